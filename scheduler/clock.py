@@ -1,0 +1,50 @@
+"""The only place that reads a clock. Wall time is for people and for the record, monotonic time for waiting.
+
+Imported by the fast paths: standard library only.
+"""
+
+from __future__ import annotations
+
+import time
+
+
+def now_s() -> float:
+    """Wall time: seconds since the epoch, UTC."""
+    return time.time()
+
+
+def monotonic_s() -> float:
+    """Seconds on a clock that never goes back and counts suspended time too (CLOCK_BOOTTIME)."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def stamp(at_s: float) -> str:
+    """An instant as it is stored and shown: `2026-11-29T21:04:05.123456Z`; sorts as text."""
+    whole = int(at_s // 1)
+    micros = min(999_999, int((at_s - whole) * 1e6))
+    return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{micros:06d}Z"
+
+
+def now_at() -> str:
+    """This instant as a stored stamp."""
+    return stamp(now_s())
+
+
+def seconds(at: str) -> float:
+    """The instant of a stored stamp, in seconds since the epoch. ValueError if it is not one."""
+    import calendar
+
+    whole, _, micros = at.removesuffix("Z").partition(".")
+    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + (float("0." + micros) if micros else 0.0)
+
+
+class SystemClock:
+    """The real clock, as the loop is given it; the simulator gives another."""
+
+    def now_s(self) -> float:
+        """Wall time, seconds since the epoch."""
+        return now_s()
+
+    def monotonic_s(self) -> float:
+        """Seconds for deadlines and idleness."""
+        return monotonic_s()

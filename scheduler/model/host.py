@@ -1,0 +1,223 @@
+"""The seam between the loop and a machine: the `Host` protocol and the values that cross it.
+
+Every value is made of plain JSON-able fields, so that a host may be another process one day. Methods return
+at once; what takes time comes back from `poll` as an event. Submit and poll are separate: a lost connection
+is not a lost job.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from scheduler.model.machine import Machine
+from scheduler.model.outcome import Outcome
+from scheduler.model.provider import Provider
+
+
+@dataclass(frozen=True)
+class Park:
+    """Start a keeper, parked: visible in the process table with its charges, nothing spent yet."""
+
+    worker_id: int
+    slug: str
+    variant: str
+    revision: str
+    mode: str
+    charges: dict[str, float]
+    lease_ids: dict[str, int]
+    device: str = ""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One attempt's request, as it goes to a worker.
+
+    `request` is what the input says plus its parameters; None = it is in the input's own file. `input_ref` is
+    the store's handle of the bytes (`inline` or a sha256). `deadline_s` is wall time for the attempt, seconds
+    from the send; None = the provider's own patience only.
+    """
+
+    worker_id: int
+    job_id: int
+    attempt: int
+    slug: str
+    variant: str
+    name: str
+    user: str
+    batch: str
+    params: dict[str, Any]
+    input_name: str
+    input_kind: str
+    input_sha256: str
+    input: bytes | None
+    files: dict[str, Any]
+    out: str
+    deadline_s: float | None = None
+
+
+@dataclass(frozen=True)
+class Assignment:
+    """What the queue's record says a worker is doing: the fence that a reply is checked against."""
+
+    job_id: int
+    attempt: int
+    out: str = ""
+    task: Task | None = None
+
+
+@dataclass(frozen=True)
+class Adopt:
+    """A living worker's row, as the queue remembers it, for a host that just came up."""
+
+    worker_id: int
+    slug: str
+    variant: str
+    revision: str
+    mode: str
+    state: str
+    boot_id: str
+    keeper_pid: int | None
+    keeper_started: float | None
+    leader_pid: int | None
+    leader_started: float | None
+    assignment: Assignment | None = None
+
+
+@dataclass(frozen=True)
+class Shown:
+    """The keeper's own argv can be read back: its charge is visible to everyone on the machine."""
+
+    worker_id: int
+    keeper_pid: int
+    keeper_started: float
+    boot_id: str
+
+
+@dataclass(frozen=True)
+class Answered:
+    """The worker answered a ping, and its peer is in the tree that we started."""
+
+    worker_id: int
+    leader_pid: int
+    leader_started: float
+    versions: dict[str, str] = field(default_factory=dict)
+    device: str = ""
+
+
+@dataclass(frozen=True)
+class Progressed:
+    """A progress line of a running attempt."""
+
+    worker_id: int
+    job_id: int
+    attempt: int
+    done: float | None
+    total: float | None
+    message: str = ""
+
+
+@dataclass(frozen=True)
+class Replied:
+    """An attempt's answer was stored by the keeper and collected: outcome, reply bytes, where outputs went."""
+
+    worker_id: int
+    job_id: int
+    attempt: int
+    outcome: Outcome
+    reply: bytes | None = None
+    destination: str = ""
+    exiting: bool = False
+    versions: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Forgotten:
+    """After a takeover: the keeper knows nothing of this attempt; it was never sent, or its reply is gone."""
+
+    worker_id: int
+    job_id: int
+    attempt: int
+
+
+@dataclass(frozen=True)
+class Gone:
+    """No living process of the worker's tree is left. `exit_code` None = nobody recorded it.
+
+    `started` says whether it had ever answered a ping; `text` is the last line of its log.
+    """
+
+    worker_id: int
+    exit_code: int | None
+    text: str = ""
+    why: str = ""
+
+
+@dataclass(frozen=True)
+class Returned:
+    """The memory of a worker is back, by evidence; or is overdue, with what is still seen."""
+
+    worker_id: int
+    back: bool
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Failed:
+    """An order could not be carried out (the keeper could not be started, the request not sent)."""
+
+    worker_id: int
+    text: str
+
+
+@dataclass(frozen=True)
+class Nudged:
+    """Something in the queue changed (a submit, a cancel)."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """An operator's order through the control socket: `op` is down, restart or stop."""
+
+    op: str
+    now: bool = False
+
+
+HostEvent = Shown | Answered | Progressed | Replied | Forgotten | Gone | Returned | Failed | Nudged | Asked
+
+
+class Host(Protocol):
+    """All that must run on a machine. Second implementation: the simulator's SimHost."""
+
+    def providers(self) -> dict[tuple[str, str], Provider]:
+        """Every provider that this host serves, by (slug, variant), with what is installed."""
+
+    def machine(self) -> Machine:
+        """The newest snapshot of readings; never blocks on a probe, its age is in it."""
+
+    def probe(self) -> Machine:
+        """A fresh snapshot, for a decision that is about to spend memory."""
+
+    def poll(self, timeout_s: float) -> list[HostEvent]:
+        """What happened since the last call; waits up to `timeout_s` for the first."""
+
+    def park(self, order: Park) -> None:
+        """Start a keeper, parked; answers with Shown or Failed."""
+
+    def go(self, worker_id: int) -> None:
+        """Let a parked keeper start its worker; answers with Answered or Gone."""
+
+    def submit(self, task: Task) -> None:
+        """Send one attempt's request; answers with Replied, or Failed if it could not leave."""
+
+    def stop(self, worker_id: int, grace_s: float, why: str) -> None:
+        """Stop a worker's whole tree: ask, TERM, after the grace KILL; answers with Gone, then Returned."""
+
+    def adopt(self, rows: list[Adopt]) -> None:
+        """Take over living workers after a restart; answers with Answered, Replied, Forgotten or Gone for each."""
+
+    def tell(self, job_id: int, state: str) -> None:
+        """Tell whoever waits for this job that its state changed."""
+
+    def close(self) -> None:
+        """Let go of everything without stopping any worker."""

@@ -1,0 +1,159 @@
+"""What a plan is made from, and what it says to do. Values only; times are seconds, memory GiB."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from scheduler.model.machine import Machine
+from scheduler.model.provider import Provider
+from scheduler.model.verdict import Verdict
+
+
+@dataclass(frozen=True)
+class Waiting:
+    """The first waiting jobs of one (slug, variant), in order, and how many there are in all.
+
+    `head_for_s` is how long that first job has been the queue's head, None = it is not.
+    """
+
+    slug: str
+    variant: str
+    job_id: int
+    priority: int
+    count: int
+    waited_s: float
+    head_for_s: float | None = None
+    revision: str = ""
+    paused: str = ""
+
+
+@dataclass(frozen=True)
+class WorkerView:
+    """One live worker. `job_id` is what it is bound to (admitted or running), None = free.
+
+    `idle_s` counts since ready or the last reply; `state_s` since the state was entered.
+    `alive_s` is the time since its last sign of life (start-up output, progress).
+    """
+
+    id: int
+    slug: str
+    variant: str
+    revision: str
+    state: str
+    charges: dict[str, float]
+    job_id: int | None = None
+    attempt: int | None = None
+    idle_s: float = 0.0
+    state_s: float = 0.0
+    alive_s: float = 0.0
+    deadline_in_s: float | None = None
+    jobs_served: int = 0
+    retire_after: str = ""
+    pinned: bool = False
+    shown: bool = True
+    cancel: bool = False
+    mode: str = "resident"
+
+
+@dataclass(frozen=True)
+class Breaker:
+    """Why a provider is not started for now: failures in a row, the last error, seconds to the next try."""
+
+    slug: str
+    failures: int
+    last_error: str
+    next_try_in_s: float
+
+
+@dataclass(frozen=True)
+class LeaseView:
+    """One charged lease row that has no live worker any more (returning, leaked)."""
+
+    worker_id: int
+    slug: str
+    pool: str
+    charge_gib: float
+    state: str
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """Everything a plan may see."""
+
+    machine: Machine
+    providers: dict[tuple[str, str], Provider]
+    waiting: tuple[Waiting, ...]
+    workers: tuple[WorkerView, ...]
+    leases: tuple[LeaseView, ...] = ()
+    breakers: dict[str, Breaker] = field(default_factory=dict)
+    overtake_s: float = 900.0
+    draining: bool = False
+    stopping: bool = False
+    paused: bool = False
+
+
+@dataclass(frozen=True)
+class Send:
+    """Give the first waiting job of the worker's provider to this ready worker."""
+
+    worker_id: int
+    job_id: int
+
+
+@dataclass(frozen=True)
+class Start:
+    """Lease the charges and park a keeper for this job's provider; the job is bound to it."""
+
+    job_id: int
+    slug: str
+    variant: str
+    charges: dict[str, float]
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Go:
+    """The parked worker still has its room, now that everybody can see its claim: spend it."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True)
+class Abort:
+    """End a worker that is parked, starting or busy; its job is given back or ends by `outcome`.
+
+    `outcome` "" = nobody's fault (give back); else a kind of model.outcome.
+    """
+
+    worker_id: int
+    why: str
+    outcome: str = ""
+
+
+@dataclass(frozen=True)
+class Retire:
+    """Stop an idle worker: because of age, a job that needs its room, or an operator."""
+
+    worker_id: int
+    why: str
+
+
+@dataclass(frozen=True)
+class Head:
+    """This job is the head now; its window opens (or stays open) with the tick."""
+
+    job_id: int
+
+
+@dataclass(frozen=True)
+class Explain:
+    """Why the waiting jobs of this provider do not start: stored, shown by `status`."""
+
+    slug: str
+    variant: str
+    job_id: int
+    ruling: str
+    text: str
+
+
+Instruction = Send | Start | Go | Abort | Retire | Head | Explain
