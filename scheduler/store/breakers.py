@@ -1,0 +1,51 @@
+"""What each provider's breaker remembers: failures in a row, the last error, when it is tried again."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import Connection
+
+from scheduler.clock import seconds, stamp
+from scheduler.model.plan import BreakerState
+
+OPENED = "SELECT * FROM breakers WHERE next_try_at IS NOT NULL ORDER BY slug"
+
+
+def row(tx: Connection, slug: str) -> BreakerState | None:
+    """What is remembered of this provider, None if nothing is."""
+    found = tx.exec_driver_sql("SELECT * FROM breakers WHERE slug = :slug", {"slug": slug}).first()
+    if found is None:
+        return None
+    return BreakerState(
+        failures=found.failures,
+        inputs=tuple(json.loads(found.inputs)),
+        last_error=found.last_error or "",
+        opened_s=seconds(found.opened_at) if found.opened_at else None,
+        next_try_s=seconds(found.next_try_at) if found.next_try_at else None,
+    )
+
+
+def put(tx: Connection, slug: str, state: BreakerState | None) -> None:
+    """Remember this; None or the clean state forgets the provider's failures."""
+    if state is None or state == BreakerState():
+        tx.exec_driver_sql("DELETE FROM breakers WHERE slug = :slug", {"slug": slug})
+        return
+    tx.exec_driver_sql(
+        "INSERT INTO breakers (slug, failures, inputs, last_error, opened_at, next_try_at)"
+        " VALUES (:slug, :failures, :inputs, :last_error, :opened_at, :next_try_at)"
+        " ON CONFLICT (slug) DO UPDATE SET failures = excluded.failures, inputs = excluded.inputs,"
+        " last_error = excluded.last_error, opened_at = excluded.opened_at, next_try_at = excluded.next_try_at",
+        {
+            "slug": slug, "failures": state.failures, "inputs": json.dumps(state.inputs),
+            "last_error": state.last_error,
+            "opened_at": None if state.opened_s is None else stamp(state.opened_s),
+            "next_try_at": None if state.next_try_s is None else stamp(state.next_try_s),
+        },
+    )  # fmt: skip
+
+
+def opened(tx: Connection) -> list[Any]:
+    """The rows of the breakers that are open: slug, failures, last_error, opened_at, next_try_at."""
+    return list(tx.exec_driver_sql(OPENED).all())

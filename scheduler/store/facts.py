@@ -1,0 +1,23 @@
+"""The machine as it was last seen, by host: what `status` shows and `submit` judges "never" by."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import Connection
+
+
+def put(tx: Connection, host_id: str, snapshot: dict[str, Any], at: str) -> None:
+    """Keep the newest snapshot of a host: {"pools", "others", "cores", "notes"}, as `status --json` has them."""
+    tx.exec_driver_sql(
+        "INSERT INTO facts (host_id, at, snapshot) VALUES (:host_id, :at, :snapshot)"
+        " ON CONFLICT (host_id) DO UPDATE SET at = excluded.at, snapshot = excluded.snapshot",
+        {"host_id": host_id, "at": at, "snapshot": json.dumps(snapshot)},
+    )
+
+
+def get(tx: Connection, host_id: str) -> tuple[str, dict[str, Any]] | None:
+    """(stamp, snapshot) of a host as it was last seen, None if it never was."""
+    row = tx.exec_driver_sql("SELECT at, snapshot FROM facts WHERE host_id = :host_id", {"host_id": host_id}).first()
+    return (row.at, json.loads(row.snapshot)) if row is not None else None

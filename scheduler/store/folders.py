@@ -1,0 +1,103 @@
+"""Where a queue may live, and its folders at first use. Standard library only: imported by the fast paths.
+
+A queue needs locks and shared memory that work between processes: a local filesystem. On a network filesystem
+SQLite's log corrupts silently, so it is refused, unless the operator takes that on.
+"""
+
+from __future__ import annotations
+
+import os
+
+from scheduler.config import Paths
+from scheduler.errors import StoreError
+
+MOUNTINFO = "/proc/self/mountinfo"
+
+NETWORK = frozenset(
+    {
+        "nfs", "nfs4", "cifs", "smb3", "smbfs", "smb2", "9p", "afs", "ceph", "coda", "ncpfs", "lustre", "beegfs",
+        "gpfs", "glusterfs", "panfs", "pvfs2", "orangefs", "wekafs", "fuse.sshfs", "fuse.glusterfs", "fuse.ceph",
+        "fuse.beegfs", "fuse.s3fs", "fuse.rclone", "fuse.gcsfuse", "fuse.davfs", "davfs",
+    }
+)  # fmt: skip
+
+
+def require_local(paths: Paths, mountinfo: str = MOUNTINFO) -> None:
+    """StoreError, naming mount and type, if the queue's folder is on a network filesystem and that is not allowed."""
+    found = mount_of(paths.home, mountinfo)
+    if found is None or found[1] not in NETWORK:
+        return
+    from scheduler.config import settings
+
+    if settings().flag("allow_network_filesystem"):
+        return
+    point, kind = found
+    raise StoreError(
+        f"{paths.home} is on the network filesystem at {point} (type {kind}), where a queue can be corrupted;"
+        " set SCHEDQ_HOME to a folder on a local disk (or allow_network_filesystem = true, at your own risk)"
+    )
+
+
+def mount_of(path: str, mountinfo: str = MOUNTINFO) -> tuple[str, str] | None:
+    """(mount point, filesystem type) that a path is on, whether or not it exists; None if it cannot be told."""
+    real = os.path.realpath(path)
+    best: tuple[str, str] | None = None
+    try:
+        with open(mountinfo, encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                mount, _, source = line.partition(" - ")
+                words, kinds = mount.split(" "), source.split(" ")
+                if len(words) < 5 or not kinds[0]:
+                    continue
+                point = _unescaped(words[4])
+                under = point == "/" or real == point or real.startswith(point + "/")
+                if under and (best is None or len(point) >= len(best[0])):
+                    best = point, kinds[0].strip()
+    except OSError:
+        return None
+    return best
+
+
+def _unescaped(text: str) -> str:
+    """Undo the kernel's octal escapes of blank, tab, newline and backslash."""
+    if "\\" not in text:
+        return text
+    for code, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, plain)
+    return text
+
+
+def prepare(paths: Paths) -> None:
+    """Make the queue's folders (0700) where they are missing. Safe to run by many processes at once."""
+    if not os.path.isdir(paths.home):
+        os.makedirs(os.path.dirname(paths.home), exist_ok=True)
+        _make(paths.home)
+    _make(os.path.dirname(paths.lock_owner))
+    for folder in (
+        paths.lock_next, paths.lock_owner, paths.lock_scheduler, paths.content, paths.jobs, paths.results,
+        paths.workers, paths.backups, paths.cache, paths.run,
+    ):  # fmt: skip
+        _make(folder)
+    if not paths.run.startswith(paths.home + "/"):
+        found = os.lstat(paths.run)
+        if found.st_uid != os.getuid() or found.st_mode & 0o170077 != 0o040000:
+            raise StoreError(
+                f"{paths.run} is not a private folder of yours; somebody else may have made it;"
+                " remove it, or set SCHEDQ_HOME to a shorter path"
+            )
+
+
+def _make(folder: str) -> None:
+    try:
+        os.mkdir(folder, 0o700)
+    except FileExistsError:
+        pass
+
+
+def sync(folder: str) -> None:
+    """Make a folder's names durable: what was created or renamed in it survives power loss."""
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

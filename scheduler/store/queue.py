@@ -1,0 +1,257 @@
+"""The waiting line and the claims on it: what is first, what is due, what is bound, and every start of an attempt.
+
+Functions over the connection of a write (`Store.write`) or a read. A move reads the job, asks the table of
+states, and writes compare-and-set on state and attempt; each writes its line of the story. `at` is a stamp.
+How attempts end stands in `ending`.
+"""
+
+from __future__ import annotations
+
+import json
+from types import SimpleNamespace
+from typing import Any
+
+from sqlalchemy import Connection
+
+from scheduler.errors import Fenced, NoSuchJob
+from scheduler.model.states import JOB, advance
+from scheduler.store import content, events
+from scheduler.store.ending import cancel_admitted, finish
+from scheduler.store.operator import hold, release, requeue
+
+__all__ = [
+    "admit", "bound", "cancel_admitted", "claim_warm", "close_heads", "due", "finish", "first", "heads", "hold",
+    "input_bytes", "json_object", "live", "next_due_at", "open_head", "pause", "paused", "progress", "release",
+    "requeue", "resume", "row", "send", "set_revision_blocks",
+]  # fmt: skip
+
+FIRST = (
+    "SELECT * FROM jobs WHERE slug = :slug AND variant = :variant AND state = 'queued' AND blocked IS NULL"
+    " ORDER BY priority DESC, id LIMIT 1"
+)
+ELIGIBLE_GROUPS = "SELECT slug, variant, sum(n) AS n FROM depth WHERE state = 'queued' GROUP BY slug, variant"
+WAITING_GROUPS = "SELECT DISTINCT slug, variant FROM depth WHERE state IN ('queued', 'blocked')"
+LIVE = (
+    "SELECT * FROM jobs WHERE state IN ('held', 'admitted', 'running') AND state IN ('admitted', 'running') ORDER BY id"
+)
+BOUND = "SELECT * FROM jobs WHERE worker_id = :worker_id AND worker_id IS NOT NULL AND state IN ('admitted', 'running')"
+DUE = (
+    "UPDATE jobs SET blocked = NULL, not_before_at = NULL WHERE state = 'queued' AND blocked IS NOT NULL"
+    " AND not_before_at <= :now_at AND blocked IN ('backoff', 'begin')"
+)
+NEXT_DUE = (
+    "SELECT not_before_at FROM jobs WHERE state = 'queued' AND blocked IS NOT NULL AND not_before_at > ''"
+    " AND blocked IN ('backoff', 'begin') ORDER BY not_before_at LIMIT 1"
+)
+OTHER_REVISION = (
+    "UPDATE jobs SET blocked = 'revision', head_since_at = NULL WHERE slug = :slug AND variant = :variant"
+    " AND state = 'queued' AND blocked IS NULL AND revision {} :revision"
+)
+SAME_REVISION = (
+    "UPDATE jobs SET blocked = NULL WHERE slug = :slug AND variant = :variant"
+    " AND state = 'queued' AND blocked = 'revision' AND revision = :revision"
+)
+
+
+def heads(tx: Connection) -> list[Any]:
+    """The first job that may start of each (slug, variant), with all its columns and `count`, how many there are.
+
+    Costs O(providers), whatever the length of the queue.
+    """
+    found = []
+    for group in tx.exec_driver_sql(ELIGIBLE_GROUPS).all():
+        head = first(tx, group.slug, group.variant)
+        if head is not None:
+            found.append(SimpleNamespace(**{**head._mapping, "count": group.n}))
+    return found
+
+
+def first(tx: Connection, slug: str, variant: str) -> Any:
+    """The first job of this provider that may start: by priority, then id. None if there is none."""
+    return tx.exec_driver_sql(FIRST, {"slug": slug, "variant": variant}).first()
+
+
+def row(tx: Connection, job_id: int) -> Any:
+    """The job's row, None if there is none."""
+    return tx.exec_driver_sql("SELECT * FROM jobs WHERE id = :id", {"id": job_id}).first()
+
+
+def input_bytes(tx: Connection, job: Any) -> bytes | None:
+    """The input of a job's row, from the row or, if it is large, from the content; None if the job has none.
+
+    Corrupt if it is not what was submitted.
+    """
+    if job.input is not None or not job.input_bytes:
+        return job.input  # type: ignore[no-any-return]
+    return content.read(tx.info["paths"], job.input_sha256)
+
+
+def live(tx: Connection) -> list[Any]:
+    """The rows of all jobs that are admitted or running, by id."""
+    return list(tx.exec_driver_sql(LIVE).all())
+
+
+def bound(tx: Connection, worker_id: int) -> Any:
+    """The job that is bound to this worker (admitted or running), None if it is free."""
+    return tx.exec_driver_sql(BOUND, {"worker_id": worker_id}).first()
+
+
+def due(tx: Connection, now_at: str) -> int:
+    """Let go the jobs whose back-off or begin has passed; how many."""
+    return tx.exec_driver_sql(DUE, {"now_at": now_at}).rowcount
+
+
+def next_due_at(tx: Connection) -> str | None:
+    """When the next back-off or begin passes, None if none is waited for."""
+    found = tx.exec_driver_sql(NEXT_DUE).scalar()
+    return None if found is None else str(found)
+
+
+def set_revision_blocks(tx: Connection, revisions: dict[tuple[str, str], str]) -> int:
+    """Block the jobs that are pinned to another revision than the one installed, free those that match; how many.
+
+    `revisions` by (slug, variant); a provider that is not in it is left as it is. Costs O(providers + changed).
+    """
+    changed = 0
+    for group in tx.exec_driver_sql(WAITING_GROUPS).all():
+        revision = revisions.get((group.slug, group.variant))
+        if revision is None:
+            continue
+        values = {"slug": group.slug, "variant": group.variant, "revision": revision}
+        for statement in (OTHER_REVISION.format("<"), OTHER_REVISION.format(">"), SAME_REVISION):
+            changed += tx.exec_driver_sql(statement, values).rowcount
+    return changed
+
+
+def admit(tx: Connection, job_id: int, worker_id: int, epoch: int, at: str) -> int:
+    """Claim a waiting job for a worker that is to be started, and answer with the attempt's number: its fence.
+
+    Fenced if the job may not start any more.
+    """
+    job = _existing(tx, job_id)
+    attempt = _claim(tx, job, advance(JOB, job.state, "admit", lambda: events.story(tx, job_id=job_id)), worker_id)
+    _open_attempt(tx, job_id, attempt, worker_id, epoch, at, sent_at=None)
+    events.record(tx, at, job_id=job_id, worker_id=worker_id, attempt=attempt, event="admit")
+    return attempt
+
+
+def claim_warm(tx: Connection, job_id: int, worker_id: int, epoch: int, at: str) -> int:
+    """Admit a waiting job to a ready worker and count its try, at once: its request is about to leave.
+
+    Answers with the attempt's number. Fenced if the job may not start any more.
+    """
+    job = _existing(tx, job_id)
+    admitted = advance(JOB, job.state, "admit", lambda: events.story(tx, job_id=job_id))
+    attempt = _claim(tx, job, advance(JOB, admitted, "send"), worker_id, sent_at=at)
+    _open_attempt(tx, job_id, attempt, worker_id, epoch, at, sent_at=at)
+    events.record(tx, at, job_id=job_id, worker_id=worker_id, attempt=attempt, event="admit", text="warm")
+    events.record(tx, at, job_id=job_id, worker_id=worker_id, attempt=attempt, event="send")
+    return attempt
+
+
+def _claim(tx: Connection, job: Any, state: str, worker_id: int, sent_at: str | None = None) -> int:
+    done = tx.exec_driver_sql(
+        "UPDATE jobs SET state = :state, attempt = :attempt, worker_id = :worker_id, head_since_at = NULL,"
+        " progress = NULL, tries = tries + :tried, started_at = coalesce(started_at, :sent_at)"
+        " WHERE id = :id AND state = :was AND blocked IS NULL AND attempt = :before",
+        {
+            "state": state, "attempt": job.attempt + 1, "worker_id": worker_id, "id": job.id, "was": job.state,
+            "before": job.attempt, "tried": int(sent_at is not None), "sent_at": sent_at,
+        },
+    )  # fmt: skip
+    if done.rowcount != 1:
+        raise Fenced(f"job {job.id} may not start now ({job.blocked or job.state}); nothing was changed")
+    return int(job.attempt + 1)
+
+
+def _open_attempt(
+    tx: Connection, job_id: int, attempt: int, worker_id: int, epoch: int, at: str, *, sent_at: str | None
+) -> None:
+    tx.exec_driver_sql(
+        "INSERT INTO attempts"
+        " (job_id, attempt, worker_id, epoch, admitted_at, sent_at, device, revision, env_hash, versions, warm)"
+        " SELECT :job_id, :attempt, id, :epoch, :at, :sent_at, device, revision, env_hash, versions, :warm"
+        " FROM workers WHERE id = :worker_id",
+        {
+            "job_id": job_id, "attempt": attempt, "epoch": epoch, "at": at, "sent_at": sent_at,
+            "warm": int(sent_at is not None), "worker_id": worker_id,
+        },
+    )  # fmt: skip
+
+
+def send(tx: Connection, job_id: int, attempt: int, at: str) -> None:
+    """The request of an admitted job is about to leave: the try counts from here on, whatever becomes of it."""
+    job = _existing(tx, job_id)
+    state = advance(JOB, job.state, "send", lambda: events.story(tx, job_id=job_id))
+    done = tx.exec_driver_sql(
+        "UPDATE jobs SET state = :state, tries = tries + 1, started_at = coalesce(started_at, :at)"
+        " WHERE id = :id AND state = :was AND attempt = :attempt",
+        {"state": state, "at": at, "id": job_id, "was": job.state, "attempt": attempt},
+    )
+    if done.rowcount != 1:
+        raise Fenced(f"attempt {attempt} of job {job_id} is not the current one ({job.attempt}); nothing was changed")
+    tx.exec_driver_sql(
+        "UPDATE attempts SET sent_at = :at, (device, env_hash, versions, load_s) ="
+        " (SELECT w.device, w.env_hash, w.versions, 86400.0 * (julianday(w.ready_at) - julianday(w.created_at))"
+        "  FROM workers w WHERE w.id = attempts.worker_id)"
+        " WHERE job_id = :job_id AND attempt = :attempt",
+        {"at": at, "job_id": job_id, "attempt": attempt},
+    )
+    events.record(tx, at, job_id=job_id, worker_id=job.worker_id, attempt=attempt, event="send")
+
+
+def progress(
+    tx: Connection, job_id: int, attempt: int, done: float | None, total: float | None, message: str = ""
+) -> bool:
+    """Keep how far a running attempt says it is; False if it is not the running one any more."""
+    said = json.dumps({"done": done, "total": total, "message": message}, ensure_ascii=False)
+    changed = tx.exec_driver_sql(
+        "UPDATE jobs SET progress = :said WHERE id = :id AND state = 'running' AND attempt = :attempt",
+        {"said": said, "id": job_id, "attempt": attempt},
+    )
+    return changed.rowcount == 1
+
+
+def open_head(tx: Connection, job_id: int, at: str) -> None:
+    """This job is the queue's head, from `at` on if it was not already."""
+    tx.exec_driver_sql(
+        "UPDATE jobs SET head_since_at = :at WHERE id = :id AND head_since_at IS NULL"
+        " AND state = 'queued' AND blocked IS NULL",
+        {"at": at, "id": job_id},
+    )
+
+
+def close_heads(tx: Connection, keep: tuple[int, ...] = ()) -> None:
+    """No job is the head any more, but those in `keep`."""
+    for head in tx.exec_driver_sql("SELECT id FROM jobs WHERE head_since_at IS NOT NULL").all():
+        if head.id not in keep:
+            tx.exec_driver_sql("UPDATE jobs SET head_since_at = NULL WHERE id = :id", {"id": head.id})
+
+
+def paused(tx: Connection) -> bool:
+    """Whether an operator paused the queue: nothing new starts."""
+    return tx.exec_driver_sql("SELECT paused_at FROM queue").scalar() is not None
+
+
+def pause(tx: Connection, at: str) -> None:
+    """Start nothing new from `at` on."""
+    tx.exec_driver_sql("UPDATE queue SET paused_at = coalesce(paused_at, :at)", {"at": at})
+
+
+def resume(tx: Connection) -> None:
+    """Start again."""
+    tx.exec_driver_sql("UPDATE queue SET paused_at = NULL")
+
+
+def json_object(text: str | None) -> dict[str, Any]:
+    """A stored JSON object as a dict; {} for none."""
+    return dict(json.loads(text)) if text else {}
+
+
+def _existing(tx: Connection, job_id: int) -> Any:
+    found = tx.exec_driver_sql(
+        "SELECT id, state, blocked, attempt, worker_id FROM jobs WHERE id = :id", {"id": job_id}
+    ).first()
+    if found is None:
+        raise NoSuchJob(f"no job {job_id} in this queue")
+    return found

@@ -1,0 +1,28 @@
+"""Why a provider's waiting jobs do not start now: one row a (slug, variant), written when it changes."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+
+def put(tx: Connection, slug: str, variant: str, job_id: int | None, ruling: str, text: str, at: str) -> None:
+    """The first waiting job of this provider, and what stands in its way."""
+    tx.exec_driver_sql(
+        "INSERT INTO reasons (slug, variant, job_id, ruling, text, at)"
+        " VALUES (:slug, :variant, :job_id, :ruling, :text, :at)"
+        " ON CONFLICT (slug, variant) DO UPDATE SET job_id = excluded.job_id, ruling = excluded.ruling,"
+        " text = excluded.text, at = excluded.at",
+        {"slug": slug, "variant": variant, "job_id": job_id, "ruling": ruling, "text": text, "at": at},
+    )
+
+
+def clear(tx: Connection, slug: str, variant: str) -> None:
+    """Nothing stands in its way any more."""
+    tx.exec_driver_sql(
+        "DELETE FROM reasons WHERE slug = :slug AND variant = :variant", {"slug": slug, "variant": variant}
+    )
+
+
+def clear_all(tx: Connection) -> None:
+    """Forget every reason: a scheduler that starts finds its own."""
+    tx.exec_driver_sql("DELETE FROM reasons")

@@ -1,0 +1,43 @@
+"""Which scheduler is the queue's: each start has a higher epoch, and a higher epoch fences every lower one."""
+
+from __future__ import annotations
+
+from sqlalchemy import Connection
+
+from scheduler.errors import Fenced
+
+
+def begin(tx: Connection, *, pid: int, started: float | None, boot_id: str, host_id: str, version: str, at: str) -> int:
+    """Record a scheduler that takes over, and answer with its epoch. `started` = the process's start time."""
+    done = tx.exec_driver_sql(
+        "INSERT INTO schedulers (pid, started, boot_id, host_id, version, started_at)"
+        " VALUES (:pid, :started, :boot_id, :host_id, :version, :at)",
+        {"pid": pid, "started": started, "boot_id": boot_id, "host_id": host_id, "version": version, "at": at},
+    )
+    return int(done.lastrowid)
+
+
+def end(tx: Connection, epoch: int, at: str) -> None:
+    """Record that it went by itself."""
+    tx.exec_driver_sql(
+        "UPDATE schedulers SET ended_at = :at WHERE epoch = :epoch AND ended_at IS NULL", {"at": at, "epoch": epoch}
+    )
+
+
+def current(tx: Connection) -> int:
+    """The highest epoch that was given, 0 if none was."""
+    return int(tx.exec_driver_sql("SELECT coalesce(max(epoch), 0) FROM schedulers").scalar_one())
+
+
+def fence(tx: Connection, epoch: int) -> None:
+    """Fenced if a later scheduler has taken over; what this transaction was to change stays as it is."""
+    newest = current(tx)
+    if newest > epoch:
+        raise Fenced(
+            f"this scheduler has epoch {epoch}; one with epoch {newest} has taken over, and this one changes nothing"
+        )
+
+
+def queue_id(tx: Connection) -> str:
+    """The queue's own id, given once when it was made."""
+    return str(tx.exec_driver_sql("SELECT queue_id FROM queue").scalar_one())

@@ -1,0 +1,106 @@
+"""Workers' rows: one a keeper, from before it is parked until no process of its tree is left; never reused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from sqlalchemy import Connection
+
+from scheduler.errors import Fenced
+from scheduler.model.states import LATE, SAME, SAYS, WORKER, advance
+from scheduler.store import events
+
+COLUMNS = frozenset(
+    {
+        "device", "env_hash", "boot_id", "keeper_pid", "keeper_started", "leader_pid", "leader_started", "ready_at",
+        "idle_since_at", "gone_at", "jobs_served", "retire_after", "why", "exit_code", "pinned", "versions",
+    }
+)  # fmt: skip
+"""What may change with an event; the rest is said at `insert`."""
+
+LIVE = "SELECT * FROM workers WHERE state <> 'gone' ORDER BY id"
+
+
+def insert(
+    tx: Connection,
+    *,
+    slug: str,
+    variant: str,
+    revision: str,
+    mode: str,
+    host_id: str,
+    epoch: int,
+    created_at: str,
+    device: str | None = None,
+    env_hash: str | None = None,
+) -> int:
+    """A worker that is about to be parked, and its id."""
+    done = tx.exec_driver_sql(
+        "INSERT INTO workers (slug, variant, revision, mode, host_id, epoch, device, env_hash, state, created_at)"
+        " VALUES (:slug, :variant, :revision, :mode, :host_id, :epoch, :device, :env_hash, 'parked', :created_at)",
+        {
+            "slug": slug, "variant": variant, "revision": revision, "mode": mode, "host_id": host_id, "epoch": epoch,
+            "device": device, "env_hash": env_hash, "created_at": created_at,
+        },
+    )  # fmt: skip
+    return int(done.lastrowid)
+
+
+def row(tx: Connection, worker_id: int) -> Any:
+    """The worker's row, None if there is none."""
+    return tx.exec_driver_sql("SELECT * FROM workers WHERE id = :id", {"id": worker_id}).first()
+
+
+def live(tx: Connection) -> list[Any]:
+    """The rows of all workers that are not gone, by id."""
+    return list(tx.exec_driver_sql(LIVE).all())
+
+
+def move(tx: Connection, worker_id: int, event: str, at: str, **columns: Any) -> str:
+    """Apply one event: the worker's state afterwards, or `late` for a reply that it is too late for.
+
+    `columns` are stored with it (not if it is late). A busy worker that is to retire keeps its `why` as
+    `retire_after`. IllegalTransition carries the worker's story.
+    """
+    found = tx.exec_driver_sql("SELECT state FROM workers WHERE id = :id", {"id": worker_id}).first()
+    if found is None:
+        raise Fenced(f"worker {worker_id} has no row in this queue; nothing was changed")
+    cell = advance(WORKER, found.state, event, lambda: events.story(tx, worker_id=worker_id))
+    if cell == LATE:
+        events.record(tx, at, worker_id=worker_id, event="late", text=f"{event} of a worker that is {found.state}")
+        return LATE
+    state = found.state if cell in (SAME, SAYS) else cell
+    if event == "retire" and found.state == "busy":
+        columns["retire_after"] = columns.pop("why", None) or "asked to"
+    change(tx, worker_id, found.state, state=state, **columns)
+    if state != found.state:
+        events.record(tx, at, worker_id=worker_id, event=event, text=str(columns.get("why") or ""))
+    return str(state)
+
+
+def change(tx: Connection, worker_id: int, expected: str, *, state: str, **columns: Any) -> None:
+    """Compare-and-set of the state, with columns; Fenced if the worker is not in the state that was expected."""
+    unknown = columns.keys() - COLUMNS
+    if unknown:
+        raise TypeError(f"a worker's {min(unknown)} does not change with an event")
+    values = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in columns.items()}
+    terms = "".join(f", {name} = :{name}" for name in values)
+    done = tx.exec_driver_sql(
+        f"UPDATE workers SET state = :state{terms} WHERE id = :id AND state = :expected",
+        {**values, "state": state, "id": worker_id, "expected": expected},
+    )
+    if done.rowcount != 1:
+        raise Fenced(f"worker {worker_id} is no longer {expected}; nothing was changed")
+
+
+def retire_after(tx: Connection, worker_id: int, why: str) -> None:
+    """Let the worker finish what it does and then go; `why` is shown."""
+    tx.exec_driver_sql(
+        "UPDATE workers SET retire_after = :why WHERE id = :id AND state <> 'gone'", {"why": why, "id": worker_id}
+    )
+
+
+def pin(tx: Connection, worker_id: int, pinned: bool) -> None:
+    """A pinned worker is not retired for age."""
+    tx.exec_driver_sql("UPDATE workers SET pinned = :pinned WHERE id = :id", {"pinned": int(pinned), "id": worker_id})

@@ -1,0 +1,65 @@
+"""A queue on disk for a test: rows that are accepted, and what a second process needs to do the same."""
+
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from scheduler.clock import stamp
+from scheduler.config import Paths
+from scheduler.store import intake
+from scheduler.store.connection import open_reader, open_writer
+from scheduler.store.turnstile import Turnstile
+
+ROOT = Path(__file__).resolve().parent.parent
+AT = stamp(1_700_000_000.0)
+
+
+def row(**over: Any) -> dict[str, Any]:
+    """A job's row as a submitter gives it; override what the test is about."""
+    return {"slug": "boltz", "name": "ligand", "data": b'{"n": 1}', "params": {"seed": 1}, "revision": "r1", **over}
+
+
+def submitted(paths: Paths, count: int = 1, **over: Any) -> list[int]:
+    """That many jobs in the queue."""
+    return intake.submit(paths, [row(**over) for _ in range(count)])
+
+
+def asked(paths: Paths, question: str, *values: Any) -> list[tuple[Any, ...]]:
+    """What a fresh reader sees."""
+    connection = open_reader(paths)
+    try:
+        return connection.execute(question, values).fetchall()
+    finally:
+        connection.close()
+
+
+@contextmanager
+def writing(paths: Paths) -> Iterator[sqlite3.Connection]:
+    """A bare connection inside the turnstile, for arranging what no function of ours would do."""
+    with Turnstile(paths).section():
+        connection = open_writer(paths)
+        try:
+            yield connection
+        finally:
+            connection.close()
+
+
+def child(code: str, *args: object, **options: Any) -> subprocess.Popen[str]:
+    """Another python that runs `code` with `sys.argv[1:]` = args and can import what the tests can."""
+    lines = f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}]\n{code}"
+    return subprocess.Popen(
+        [sys.executable, "-c", lines, *map(str, args)],
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **options,
+    )  # fmt: skip
+
+
+def ended(process: subprocess.Popen[str], timeout_s: float = 60.0) -> tuple[int, str, str]:
+    """(exit code, stdout, stderr) of a child, once it is over."""
+    out, err = process.communicate(timeout=timeout_s)
+    return process.returncode, out, err

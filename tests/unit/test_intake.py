@@ -1,0 +1,303 @@
+from __future__ import annotations
+
+import hashlib
+import os
+import pwd
+import signal
+import stat
+from pathlib import Path
+
+import pytest
+from queues import asked, child, ended, row, submitted, writing
+
+from scheduler.config import Paths
+from scheduler.errors import NoSuchJob, Refused, StoreError
+from scheduler.model.states import JOB, JOB_LIVE
+from scheduler.store import content, folders, intake, peek
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(str(tmp_path / "queue"))
+
+
+def test_the_first_submit_makes_a_private_queue(paths: Paths) -> None:
+    assert submitted(paths) == [1]
+    assert stat.S_IMODE(os.stat(paths.home).st_mode) == 0o700
+    assert stat.S_IMODE(os.stat(paths.database).st_mode) == 0o600
+    for folder in (paths.content, paths.jobs, paths.run, paths.lock_owner, paths.backups):
+        assert stat.S_IMODE(os.stat(folder).st_mode) == 0o700
+
+
+@pytest.mark.parametrize("name", ["a b", "what?mode=memory", "a#b", "100%41", "line\nbreak", "é;'\"", "x&cache=shared"])
+def test_any_folder_name_is_that_folder(tmp_path: Path, name: str) -> None:
+    paths = Paths(str(tmp_path / name))
+    assert submitted(paths, 2) == [1, 2]
+    assert peek.states(paths, [1, 2]) == {1: "queued", 2: "queued"}
+    assert os.listdir(tmp_path) == [name]
+
+
+def test_a_queue_with_a_very_long_path_works_too(tmp_path: Path) -> None:
+    paths = Paths(str(tmp_path / ("d" * 200) / ("e" * 200)))
+    assert submitted(paths) == [1]
+    assert os.stat(paths.run).st_uid == os.getuid()
+    os.rmdir(paths.run)
+
+
+def test_what_was_submitted_is_what_is_stored(paths: Paths) -> None:
+    data = b'{"n": 1}'
+    [job_id] = intake.submit(
+        paths, [row(data=data, variant="big", batch="night", priority=3, params={"b": 2, "a": "ä"})]
+    )
+    job = peek.job(paths, job_id)
+    assert (job["slug"], job["variant"], job["batch"], job["priority"]) == ("boltz", "big", "night", 3)
+    assert job["params"] == {"b": 2, "a": "ä"} and job["input_bytes"] == len(data)
+    assert job["input_sha256"] == hashlib.sha256(data).hexdigest()
+    assert peek.input_bytes(paths, job_id) == data
+
+
+def test_the_user_is_who_the_kernel_says(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("USER", "mallory")
+    monkeypatch.setenv("LOGNAME", "mallory")
+    [job_id] = intake.submit(paths, [row(user="mallory", host_id="elsewhere")])
+    job = peek.job(paths, job_id)
+    assert job["user"] == pwd.getpwuid(os.getuid()).pw_name
+    assert len(job["host_id"]) == 16 and job["host_id"] != "elsewhere"
+
+
+def test_one_refused_row_refuses_them_all(paths: Paths, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    submitted(paths, out=out)
+    with pytest.raises(Refused):
+        intake.submit(paths, [row(), row(), row(out=out), row()])
+    assert asked(paths, "SELECT count(*) FROM jobs") == [(1,)]
+    assert submitted(paths) == [2]
+
+
+def test_an_id_is_never_given_twice(paths: Paths) -> None:
+    submitted(paths, 3)
+    with writing(paths) as connection:
+        connection.execute("DELETE FROM jobs WHERE id = 3")
+    assert submitted(paths) == [4]
+
+
+def test_a_column_that_a_submitter_may_not_know_is_an_error(paths: Paths) -> None:
+    with pytest.raises(TypeError, match="no column outcome"):
+        intake.submit(paths, [row(outcome="ok")])
+
+
+def test_the_same_key_is_the_same_job(paths: Paths) -> None:
+    first = submitted(paths, key="rule-7")
+    again = intake.submit(paths, [row(), row(key="rule-7"), row(key="new"), row(key="new")])
+    assert again == [2, first[0], 3, 3]
+    assert asked(paths, "SELECT count(*) FROM jobs") == [(3,)]
+
+
+@pytest.mark.parametrize("other", [{"data": b"else"}, {"slug": "esm"}, {"variant": "big"}, {"params": {"seed": 2}}])
+def test_a_key_that_belongs_to_another_request_names_its_job(paths: Paths, other: dict) -> None:
+    submitted(paths, key="rule-7")
+    with pytest.raises(Refused, match="'rule-7' belongs to job 1"):
+        intake.submit(paths, [row(key="rule-7", **other)])
+    with pytest.raises(Refused, match="'fresh' belongs to another row"):
+        intake.submit(paths, [row(key="fresh"), row(key="fresh", **other)])
+
+
+def test_a_key_of_another_user_is_refused(paths: Paths) -> None:
+    submitted(paths, key="rule-7")
+    with writing(paths) as connection:
+        connection.execute("UPDATE jobs SET user = 'ada'")
+    with pytest.raises(Refused, match="belongs to job 1 of ada"):
+        submitted(paths, key="rule-7")
+
+
+def test_a_destination_belongs_to_one_job(paths: Paths, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    submitted(paths, out=out)
+    with pytest.raises(Refused, match=r"job 1 \(queued\) has the destination .*/out"):
+        submitted(paths, out=out)
+    with pytest.raises(Refused, match="two jobs of this call"):
+        intake.submit(paths, [row(out=out + "2"), row(out=out + "2")])
+    intake.cancel(paths, [1])
+    assert submitted(paths, out=out) == [2]
+
+
+def test_a_destination_that_exists_is_refused_unless_it_may_be_overwritten(paths: Paths, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="exists; give another --out"):
+        submitted(paths, out=str(tmp_path))
+    assert submitted(paths, out=str(tmp_path), overwrite=True) == [1]
+
+
+def test_overwriting_takes_the_destination_from_a_job_that_has_ended_and_says_so(paths: Paths, tmp_path: Path) -> None:
+    out = str(tmp_path / "out")
+    submitted(paths, out=out)
+    with pytest.raises(Refused, match="job 1"):
+        submitted(paths, out=out, overwrite=True)
+    with writing(paths) as connection:
+        connection.execute("UPDATE jobs SET state = 'succeeded', ended_at = submitted_at, outcome = 'ok'")
+    with pytest.raises(Refused, match="job 1"):
+        submitted(paths, out=out)
+    [job_id] = submitted(paths, out=out, overwrite=True)
+    assert f"job {job_id} takes its destination {out}" in [line["text"] for line in peek.job(paths, 1)["story"]]
+
+
+def test_a_large_input_is_beside_the_database_and_whole(paths: Paths) -> None:
+    data = os.urandom(content.INLINE_MAX + 1)
+    [small] = submitted(paths, data=data[:-1])
+    assert os.listdir(paths.content) == []
+    [large] = submitted(paths, data=data)
+    assert content.present(paths, hashlib.sha256(data).hexdigest())
+    assert peek.input_bytes(paths, large) == data and peek.input_bytes(paths, small) == data[:-1]
+
+
+def test_files_that_an_input_names_are_kept_once_by_content(paths: Paths, tmp_path: Path) -> None:
+    source = tmp_path / "a.msa"
+    source.write_bytes(b"MSA" * 1000)
+    sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
+    files = {"/a": {"sha256": sha256, "bytes": 3000, "path": str(source)}}
+    pinned = {"/b": {"sha256": "ff" * 32, "bytes": 1, "path": "/data/huge", "pinned": True}}
+    intake.submit(paths, [row(files=dict(files)), row(files={**files, **pinned})])
+    source.unlink()
+    assert content.read(paths, sha256) == b"MSA" * 1000
+    assert peek.job(paths, 2)["files"] == {**files, **pinned}
+    assert [name for name in os.listdir(paths.content) if name.startswith(".")] == []
+    assert intake.submit(paths, [row(files=dict(files))]) == [3]
+
+
+def test_a_file_over_the_limit_is_pinned_and_not_copied(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SCHEDQ_INPUTS_COPY_MAX_GIB", "0.000001")
+    source = tmp_path / "a.msa"
+    source.write_bytes(b"MSA" * 1000)
+    sha256 = hashlib.sha256(source.read_bytes()).hexdigest()
+    intake.submit(paths, [row(files={"/a": {"sha256": sha256, "bytes": 3000, "path": str(source)}})])
+    assert peek.job(paths, 1)["files"]["/a"]["pinned"] is True
+    assert os.listdir(paths.content) == []
+
+
+def test_a_refused_submit_leaves_no_staged_file(paths: Paths, tmp_path: Path) -> None:
+    source = tmp_path / "a.msa"
+    source.write_bytes(b"MSA")
+    files = {"/a": {"sha256": hashlib.sha256(b"MSA").hexdigest(), "bytes": 3, "path": str(source)}}
+    with pytest.raises(Refused):
+        intake.submit(paths, [row(out=str(tmp_path)), row(files=files)])
+    assert os.listdir(paths.content) == []
+
+
+def test_held_and_later_jobs_go_in_as_such(paths: Paths) -> None:
+    intake.submit(paths, [row(state="held"), row(blocked="begin", not_before_at="2099-01-01T00:00:00.000000Z"), row()])
+    assert asked(paths, "SELECT state, n FROM depth ORDER BY state") == [("blocked", 1), ("held", 1), ("queued", 1)]
+
+
+def test_the_ids_are_said_after_they_are_durable_and_before_a_signal_can_come_between(paths: Paths) -> None:
+    seen: list[object] = []
+    before = signal.signal(signal.SIGINT, lambda *_: seen.append("interrupted"))
+    try:
+
+        def say(ids: list[int]) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            seen.append(peek.states(paths, ids))
+
+        intake.submit(paths, [row()], say)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    assert seen == [{1: "queued"}, "interrupted"]
+
+
+def test_cancel_does_what_the_table_of_states_says(paths: Paths) -> None:
+    """One that is running is only marked: the scheduler carries it out."""
+    assert intake.CANCEL.keys() == JOB.keys() - {"(insert)"}
+    for state, cell in intake.CANCEL.items():
+        [job_id] = submitted(paths)
+        with writing(paths) as connection:
+            connection.execute("UPDATE jobs SET state = ? WHERE id = ?", (state, job_id))
+        [(_, before, now)] = intake.cancel(paths, [job_id])
+        [(stored, requested)] = asked(paths, "SELECT state, cancel_requested_at FROM jobs WHERE id = ?", job_id)
+        told = {"cancelled": "cancelled", "says": state, "same": state}[JOB[state]["cancel"]]
+        assert before == state and now == stored
+        if state == "running":
+            assert (cell, now) == ("ask", state) and requested is not None and JOB[state]["cancel"] == "same"
+        else:
+            assert now == told and cell == JOB[state]["cancel"]
+            assert (requested is not None) == (state in JOB_LIVE)
+
+
+def test_a_cancelled_job_has_an_end_an_outcome_and_a_story(paths: Paths) -> None:
+    submitted(paths, blocked="begin", not_before_at="2099-01-01T00:00:00.000000Z")
+    assert intake.cancel(paths, [1]) == [(1, "queued", "cancelled")]
+    job = peek.job(paths, 1)
+    assert job["ended_at"] is not None and job["outcome"]["kind"] == "cancelled" and job["reason"] is None
+    assert [line["event"] for line in job["story"]] == ["submit", "cancel", "cancelled"]
+    assert asked(paths, "SELECT state, n FROM depth") == [("cancelled", 1)]
+
+
+def test_cancel_names_every_id_that_is_not_there_and_changes_nothing(paths: Paths) -> None:
+    with pytest.raises(NoSuchJob, match="no job 1 in the queue"):
+        intake.cancel(paths, [1])
+    assert not os.path.exists(paths.home)
+    submitted(paths)
+    with pytest.raises(NoSuchJob, match="no job 7, 8 in the queue"):
+        intake.cancel(paths, [1, 7, 8])
+    assert peek.states(paths, [1]) == {1: "queued"}
+
+
+def test_many_rows_are_one_transaction(paths: Paths) -> None:
+    ids = intake.submit_many(paths, (row(name=str(n)) for n in range(3000)))
+    assert ids == list(range(1, 3001))
+    assert asked(paths, "SELECT n FROM depth") == [(3000,)]
+
+
+def test_a_log_of_more_than_8_mib_is_checkpointed_in_the_turnstile(paths: Paths) -> None:
+    submitted(paths)
+    keeps_it_open = peek.open_reader(paths)
+    try:
+        keeps_it_open.execute("SELECT count(*) FROM jobs").fetchall()
+        intake.submit_many(paths, (row(data=b"x" * 60_000) for _ in range(200)))
+        assert os.stat(paths.database).st_size > 10 << 20
+    finally:
+        keeps_it_open.close()
+
+
+MOUNTS = """\
+22 1 8:1 / / rw,relatime - ext4 /dev/root rw
+31 22 0:44 / /home/lab\\040one rw shared:1 - nfs4 server:/lab rw
+32 31 0:45 / /home/lab\\040one/scratch rw - xfs /dev/sdb rw
+"""
+
+
+@pytest.mark.parametrize(
+    ("folder", "kind"),
+    [("/home/lab one/q", "nfs4"), ("/home/lab one/scratch/q", "xfs"), ("/home/lab onetwo", "ext4"), ("/q", "ext4")],
+)
+def test_the_filesystem_is_that_of_the_nearest_mount(tmp_path: Path, folder: str, kind: str) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    found = folders.mount_of(folder, str(mounts))
+    assert found is not None and found[1] == kind
+
+
+def test_a_network_filesystem_is_refused_by_mount_and_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(MOUNTS)
+    paths = Paths("/home/lab one/q")
+    with pytest.raises(StoreError, match=r"network filesystem at /home/lab one \(type nfs4\)") as caught:
+        folders.require_local(paths, str(mounts))
+    assert caught.value.exit_code == 3
+    monkeypatch.setenv("SCHEDQ_ALLOW_NETWORK_FILESYSTEM", "true")
+    folders.require_local(paths, str(mounts))
+
+
+def test_a_submit_imports_nothing_slow(paths: Paths) -> None:
+    submitted(paths)
+    code = """
+from scheduler.config import Paths
+from scheduler.store import intake, peek
+paths = Paths(sys.argv[1])
+intake.submit(paths, [{"slug": "boltz", "data": b"1"}])
+intake.cancel(paths, [1])
+peek.status(paths), peek.job(paths, 1), peek.ids(paths, {}), peek.result(paths, 1)
+slow = {"typer", "pydantic", "sqlalchemy", "alembic", "rich", "dataclasses", "inspect", "typing", "pathlib",
+        "subprocess", "argparse", "tempfile", "shutil", "glob", "threading", "hashlib", "contextlib", "scheduler.model"}
+print(sorted(slow & set(sys.modules)))
+"""
+    assert ended(child(code, paths.home)) == (0, "[]\n", "")
