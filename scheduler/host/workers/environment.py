@@ -1,0 +1,136 @@
+"""A worker's environment is built, never inherited: what stands here, what the manifest says, and nothing else.
+
+The names that come from outside are those of the shell that ran `up`; what a later shell sets changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import stat
+from collections.abc import Mapping
+from typing import Any
+
+from scheduler.config import Paths
+from scheduler.errors import SchedqError
+from scheduler.host.workers.protocol import MARK
+
+KIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kit")
+
+PROXIES = ("http_proxy", "https_proxy", "ftp_proxy", "all_proxy", "no_proxy")
+RECORDED = (
+    "PATH", "HOME", "USER", "LOGNAME", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH", "CUDA_HOME",
+    "TORCH_HOME", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    *PROXIES, *(name.upper() for name in PROXIES),
+)  # fmt: skip
+RECORDED_PREFIXES = ("HF_",)
+
+THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+DEVICES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
+NO_DEVICE = "-1"
+"""Hides every device. The empty string does so in the drivers, but programs take it for a variable that is not set
+(CTranslate2 issue 1693, flux-core issue 3154); an index that no device has is understood by all."""
+
+
+def recorded(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """What of this process's environment workers may see; kept from `up` on."""
+    found = os.environ if environ is None else environ
+    return {k: v for k, v in found.items() if k in RECORDED or k.startswith(RECORDED_PREFIXES)}
+
+
+def built_env(
+    spec: Mapping[str, Any], known: Mapping[str, str], *, python: str, paths: Paths, queue_id: str, worker_id: int,
+    device: str = "", charges: Mapping[str, float] | None = None, device_total_gib: float | None = None,
+) -> dict[str, str]:  # fmt: skip
+    """The complete environment of one worker of `spec`, from `known` (what `recorded` gave).
+
+    `device` is what Park.device says: uuids or indices, comma-separated. Later wins: ours, the manifest's `env`,
+    `unset`, `pass`; devices and the mark are always ours. SchedqError if a secret that is asked for cannot be had.
+    """
+    env = {"PATH": "/usr/local/bin:/usr/bin:/bin", **known}
+    folder = os.path.dirname(python) if os.path.isabs(python) else ""
+    env["PATH"] = f"{folder}:{env['PATH']}" if folder else env["PATH"]
+    env["TMPDIR"] = os.path.join(paths.worker(worker_id), "tmp")
+    env["PYTHONUNBUFFERED"] = "1"  # the last line before a crash is the one that says why
+    env.update(dict.fromkeys(THREADS, str(spec.get("threads") or 1)))
+    env["OMP_WAIT_POLICY"] = "PASSIVE"  # E19
+    env.update(_charges(spec, charges or {}, device_total_gib))
+    for name, value in dict(spec.get("env") or {}).items():
+        env[name] = expanded(str(value), env)
+    for name in spec.get("unset") or ():
+        env.pop(name, None)
+    env.update(secrets_of(paths.secrets, list(spec.get("pass") or ())))
+    kit = [KIT, env["PYTHONPATH"]] if env.get("PYTHONPATH") else [KIT]
+    env["PYTHONPATH"] = ":".join(kit)
+    env.update(dict.fromkeys(DEVICES, visible(spec, device)))
+    env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
+    env[MARK] = f"{queue_id}:{worker_id}"
+    return env
+
+
+def visible(spec: Mapping[str, Any], device: str) -> str:
+    """What a worker may see of the machine's devices; an integrated one has no name and is the first."""
+    if spec.get("policy", "none") == "none":
+        return NO_DEVICE
+    named = ",".join(part.removeprefix("device:") for part in device.split(",") if part)
+    return named if named not in ("", "unified") else "0"
+
+
+def expanded(text: str, env: Mapping[str, str]) -> str:
+    """`~` at the start and `${NAME}` anywhere, from the environment built so far; an unknown name is empty."""
+    if text == "~" or text.startswith("~/"):
+        text = env.get("HOME", "~") + text[1:]
+    return re.sub(r"\$\{(\w+)\}", lambda found: env.get(found[1], ""), text)
+
+
+def secrets_of(path: str, names: list[str]) -> dict[str, str]:
+    """Those names from `secrets.env` (NAME=VALUE lines). SchedqError if it is not ours alone, or lacks one.
+
+    Values are never stored, logged or shown; nor are they in the error.
+    """
+    if not names:
+        return {}
+    wanted = ", ".join(names)
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    except OSError as error:
+        raise SchedqError(f"the manifest passes {wanted}, and {path} cannot be read: {error.strerror}") from None
+    with open(fd, encoding="utf-8") as file:
+        found = os.fstat(fd)
+        if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o177:
+            raise SchedqError(
+                f"{path} holds secrets and has mode {stat.S_IMODE(found.st_mode):04o}, uid {found.st_uid}; "
+                f"it must be 0600 and of uid {os.getuid()}: chmod 600 {path}"
+            )
+        values = _parsed(file.read())
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise SchedqError(f"the manifest passes {', '.join(missing)}; add a line {missing[0]}=... to {path}")
+    return {name: values[name] for name in names}
+
+
+def _parsed(text: str) -> dict[str, str]:
+    values = {}
+    for line in text.splitlines():
+        line = line.strip().removeprefix("export ").strip()
+        name, equals, value = line.partition("=")
+        if line.startswith("#") or not equals:
+            continue
+        value = value.strip()
+        if len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+            value = value[1:-1]
+        values[name.strip()] = value
+    return values
+
+
+def _charges(spec: Mapping[str, Any], charges: Mapping[str, float], total_gib: float | None) -> dict[str, str]:
+    """The ceiling that the kit gives the framework's allocator: GiB on each device, and of the host's memory."""
+    if spec.get("policy", "none") == "none":
+        return {}
+    on_device = [gib for pool, gib in charges.items() if pool.startswith("device:")]
+    if "unified" in charges:
+        on_device.append(charges["unified"] - float(spec.get("ram_gib") or 0.0))
+    env = {"SCHEDQ_CHARGE_DEVICE_GIB": repr(min(on_device))} if on_device else {}
+    if total_gib:
+        env["SCHEDQ_DEVICE_TOTAL_GIB"] = repr(total_gib)
+    return env

@@ -1,0 +1,112 @@
+"""Device memory, from the worker's side: a ceiling for the framework's allocator, and what running out looks like.
+
+No cgroup limit sees device memory, so the allocator itself is told. Part of the kit: standard library only,
+Python 3.8 and later.
+"""
+
+import importlib.abc
+import importlib.util
+import os
+import subprocess
+import sys
+
+HEADROOM_GIB = 0.5
+SIGNS = ("out of memory", "resource_exhausted", "cannot allocate memory", "alloc_failed")
+
+
+def cap_memory():
+    """Cap what torch and XLA may allocate at the charge less 0.5 GiB; a setting that is there already stands."""
+    charge = os.environ.get("SCHEDQ_CHARGE_DEVICE_GIB")
+    if not charge or os.environ.get("CUDA_VISIBLE_DEVICES", "-1") in ("", "-1"):
+        return
+    limit_gib = max(float(charge) - HEADROOM_GIB, 0.1)
+    if not {"XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"} & set(os.environ) and _is_installed("jax"):
+        total_gib = _total_gib()
+        if total_gib:
+            os.environ["XLA_PYTHON_CLIENT_MEM_FRACTION"] = "{:.4f}".format(min(limit_gib / total_gib, 1.0))
+    if "per_process_memory_fraction" not in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", ""):
+        if "torch" in sys.modules:
+            _cap_torch(sys.modules["torch"], limit_gib)
+        else:
+            sys.meta_path.insert(0, _WhenTorchComes(limit_gib))
+
+
+def _is_installed(name):
+    try:
+        return importlib.util.find_spec(name) is not None
+    except (ImportError, ValueError):
+        return False
+
+
+def _total_gib():
+    """GiB of the first visible device: as we were told, else as its driver says, else (unified) the machine's."""
+    told = os.environ.get("SCHEDQ_DEVICE_TOTAL_GIB")
+    if told:
+        return float(told)
+    device = os.environ["CUDA_VISIBLE_DEVICES"].split(",")[0]
+    ask = ["nvidia-smi", "-i", device, "--query-gpu=memory.total", "--format=csv,noheader,nounits"]
+    try:
+        said = subprocess.run(ask, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, timeout=20).stdout.decode()
+        return float(said.split()[0]) / 1024
+    except (OSError, ValueError, subprocess.SubprocessError):
+        pass
+    except IndexError:
+        return 0.0
+    with open("/proc/meminfo") as file:
+        return float(file.readline().split()[1]) / (1 << 20)
+
+
+def _cap_torch(torch, limit_gib):
+    """Set the fraction when torch sets up its devices, not before: a process that forks first must not have."""
+    cuda = getattr(torch, "cuda", None)
+
+    def cap():
+        try:
+            for number in range(cuda.device_count()):
+                total = cuda.get_device_properties(number).total_memory
+                cuda.set_per_process_memory_fraction(min(limit_gib * (1 << 30) / total, 1.0), number)
+        except Exception as error:
+            sys.stderr.write("schedq: torch takes no memory limit: {}\n".format(error))
+
+    if cuda is not None and hasattr(cuda, "_lazy_call"):
+        cuda._lazy_call(cap)
+    elif cuda is not None and cuda.is_available():
+        cap()
+
+
+class _WhenTorchComes(importlib.abc.MetaPathFinder):
+    """Lets the import of torch run as ever, and caps it when it has."""
+
+    def __init__(self, limit_gib):
+        self.limit_gib = limit_gib
+
+    def find_spec(self, name, path=None, target=None):
+        if name != "torch" or self not in sys.meta_path:
+            return None
+        sys.meta_path.remove(self)
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.loader is not None and hasattr(spec.loader, "exec_module"):
+            run = spec.loader.exec_module
+
+            def exec_module(module):
+                run(module)
+                _cap_torch(module, self.limit_gib)
+
+            spec.loader.exec_module = exec_module
+        return spec
+
+
+def out_of_memory(error):
+    """Whether an exception is memory running out, in whatever disguise a framework raises it."""
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        text = str(error).lower()
+        if isinstance(error, MemoryError) or "outofmemory" in type(error).__name__.lower():
+            return True
+        if any(
+            sign in text for sign in ("out of memory", "resource_exhausted", "cannot allocate memory", "alloc_failed")
+        ):
+            return True
+        error = error.__cause__ or error.__context__
+    return False

@@ -1,0 +1,183 @@
+"""What a keeper stands on: JSON, sockets, a log that stays bounded, and a loop of one thread.
+
+Python's own wrappers `socket`, `signal`, `json` and `ctypes` would be a third of a keeper's memory and half of
+its start (E29), so their C parts are used as they are.
+"""
+
+from __future__ import annotations
+
+import _ctypes
+import _socket
+import os
+import select
+import sys
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+READ, WRITE = select.POLLIN, select.POLLOUT
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+
+
+class _Rules:
+    """How the scanner reads: as `json.loads` does."""
+
+    strict = False
+    object_hook = object_pairs_hook = None
+    parse_float, parse_int, parse_constant = float, int, float
+    memo: dict[str, str] = {}
+
+
+def _parts() -> tuple[Callable[[str, int], Any], Callable[[object, int], Any]]:
+    """The scanner and the encoder of the running interpreter."""
+    try:
+        import _json
+
+        scan: Any = _json.make_scanner(_Rules)  # type: ignore[arg-type]
+        plain = _json.encode_basestring_ascii
+        encode: Any = _json.make_encoder(None, str, plain, None, ": ", ", ", False, False, True)
+        if scan("".join(encode({"a": [1.5, None, "b"]}, 0)), 0)[0] == {"a": [1.5, None, "b"]}:
+            return scan, encode
+    except (ImportError, TypeError, ValueError, StopIteration):
+        pass
+    import json  # an interpreter whose inner parts are others
+
+    return json.JSONDecoder().raw_decode, lambda value, _: json.dumps(value)
+
+
+_scan, _encode = _parts()
+
+
+def loads(data: bytes) -> Any:
+    """A JSON document; ValueError if it is none, or not UTF-8."""
+    text = data.decode().strip()
+    try:
+        value, end = _scan(text, 0)
+    except StopIteration:
+        end = -1
+    if end != len(text):
+        raise ValueError("not one JSON document")
+    return value
+
+
+def dumps(value: object) -> bytes:
+    """The JSON of plain values, on one line."""
+    return "".join(_encode(value, 0)).encode()
+
+
+def write_json(path: str, value: object) -> None:
+    """Write a file that is either whole or not there."""
+    fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.write(fd, dumps(value))
+    finally:
+        os.close(fd)
+    os.replace(path + ".tmp", path)
+
+
+def prctl(option: int, value: int) -> None:
+    """The system call of that name."""
+    call = _ctypes.dlsym(_ctypes.dlopen(None, 2), "prctl")  # type: ignore[arg-type]
+    if _ctypes.call_function(call, (option, value, 0, 0, 0)):
+        raise OSError(f"prctl {option} failed")
+
+
+def unix_socket(fd: int | None = None) -> _socket.socket:
+    """A new unix stream socket that never blocks, or that one."""
+    sock = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM | _socket.SOCK_CLOEXEC, 0, fd)
+    sock.setblocking(False)
+    return sock
+
+
+def peer_of(sock: _socket.socket) -> tuple[int, int]:
+    """Pid and uid of the other end, as the kernel knows them."""
+    cred = sock.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
+    return int.from_bytes(cred[:4], sys.byteorder, signed=True), int.from_bytes(cred[4:8], sys.byteorder)
+
+
+class Log:
+    """A file that never takes more than `limit` bytes, its predecessor `.1` included; a full disk loses lines only."""
+
+    def __init__(self, path: str, limit: int, errors: bool = False) -> None:
+        self.path, self.half, self.errors = path, max(1, limit // 2), errors
+        self._open()
+
+    def _open(self) -> None:
+        self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        self.size = os.fstat(self.fd).st_size
+        if self.errors:
+            os.dup2(self.fd, 2)
+
+    def write(self, data: bytes) -> None:
+        """Append, turning the file over when its half is full."""
+        try:
+            while data:
+                if self.size >= self.half:
+                    os.replace(self.path, self.path + ".1")
+                    os.close(self.fd)
+                    self._open()
+                done = os.write(self.fd, data[: self.half - self.size])
+                self.size, data = self.size + done, data[done:]
+        except OSError:
+            pass
+
+    def close(self) -> None:
+        """Let go of the file."""
+        os.close(self.fd)
+
+
+class Loop:
+    """Descriptors and timers of one thread; a timer's name is its identity, set again it moves."""
+
+    def __init__(self) -> None:
+        self._poll = select.poll()
+        self._watched: dict[int, Callable[[int], object]] = {}
+        self._timers: dict[str, tuple[float, Callable[[], object]]] = {}
+
+    def watch(self, fd: int, act: Callable[[int], object]) -> None:
+        """Call `act` with what is possible whenever `fd` can be read."""
+        self._watched[fd] = act
+        self._poll.register(fd, READ)
+
+    def want(self, fd: int, what: int) -> None:
+        """Wait for these instead, if it is still watched."""
+        if fd in self._watched:
+            self._poll.modify(fd, what)
+
+    def unwatch(self, fd: int) -> None:
+        """Before it is closed."""
+        if self._watched.pop(fd, None):
+            self._poll.unregister(fd)
+
+    def watches(self, fd: int) -> bool:
+        """Whether that descriptor is watched."""
+        return fd in self._watched
+
+    def after(self, name: str, wait_s: float, act: Callable[[], object]) -> None:
+        """Call `act` once, that much later."""
+        self._timers[name] = (time.monotonic() + wait_s, act)
+
+    def pending(self, name: str) -> bool:
+        """Whether that timer runs."""
+        return name in self._timers
+
+    def drop(self, name: str) -> None:
+        """Forget a timer."""
+        self._timers.pop(name, None)
+
+    def turn(self) -> None:
+        """Do what is due, then wait for the next thing and do that."""
+        now = time.monotonic()
+        for name, timer in list(self._timers.items()):
+            if timer[0] <= now and self._timers.get(name) is timer:
+                del self._timers[name]
+                timer[1]()
+        next_at = min((timer[0] for timer in self._timers.values()), default=None)
+        wait_ms = None if next_at is None else max(0, int((next_at - time.monotonic()) * 1000) + 1)
+        for fd, what in self._poll.poll(wait_ms):
+            act = self._watched.get(fd)
+            if act:
+                act(what)

@@ -1,0 +1,111 @@
+"""The files that workers leave: folders made safely, the record of an end, and what may be removed when."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+
+from scheduler.clock import now_s
+from scheduler.config import Paths
+from scheduler.errors import SchedqError
+from scheduler.host.workers import tree
+
+FOLDERS_KEPT_S = 86_400.0
+
+
+def own_folder(folder: str) -> None:
+    """Make the folder of sockets, 0700; SchedqError if it is somebody else's (it may lie in /tmp)."""
+    os.makedirs(folder, 0o700, exist_ok=True)
+    found = os.lstat(folder)
+    if found.st_uid != os.getuid() or found.st_mode & 0o170077 != 0o040000:
+        raise SchedqError(
+            f"{folder} must be a folder of uid {os.getuid()} with mode 0700, and is of uid {found.st_uid} with mode "
+            f"{found.st_mode & 0o7777:04o}; move it away or correct it"
+        )
+
+
+def sweep(paths: Paths, queue_id: str = "", older_than_s: float = FOLDERS_KEPT_S) -> list[str]:
+    """Remove what dead workers left: sockets and temp files at once, their folders after a day. What was removed.
+
+    A socket is left alone while its worker's lock is held or somebody answers on it.
+    """
+    removed = []
+    for name in _listed(paths.run):
+        worker, dot, kind = name.partition(".")
+        path = os.path.join(paths.run, name)
+        dead = worker.isdigit() and dot and kind[:1] in "kw" and not tree.is_held(paths.worker(int(worker)))
+        if dead and not _answers(path):
+            os.unlink(path)
+            removed.append(path)
+    for name in _listed(paths.workers):
+        folder = os.path.join(paths.workers, name)
+        if not name.isdigit() or tree.is_held(folder):
+            continue
+        old = now_s() - os.stat(folder).st_mtime > older_than_s
+        if old and not (queue_id and tree.alive(folder, queue_id, int(name))):
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder)
+            continue
+        for left in _listed(folder):
+            if left.endswith(".tmp"):
+                os.unlink(os.path.join(folder, left))
+                removed.append(os.path.join(folder, left))
+    return removed
+
+
+def _listed(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError:
+        return []
+
+
+def _answers(path: str) -> bool:
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(1.0)
+        try:
+            sock.connect(path)
+        except (ConnectionRefusedError, FileNotFoundError):
+            return False
+        except OSError:
+            return True
+        return True
+
+
+def recorded_exit(folder: str) -> tuple[int | None, str]:
+    """The leader's exit status as its keeper noted it (None = nobody did), and why the worker was ended."""
+    try:
+        with open(os.path.join(folder, "exit.json"), "rb") as file:
+            record = json.load(file)
+        return record["exit_code"], str(record.get("why") or "")
+    except (OSError, ValueError, KeyError, TypeError):
+        return None, ""
+
+
+def last_line(path: str) -> str:
+    """The last line of a log that says something, at most 500 characters of it."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - 8192))
+            lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+    except OSError:
+        return ""
+    return "".join(c for c in lines[-1].strip() if c.isprintable())[:500] if lines else ""
+
+
+def worker_words(folder: str) -> str:
+    """The last thing that a worker said."""
+    log = os.path.join(folder, "log")
+    return last_line(log) or last_line(log + ".1")
+
+
+def clear(folder: str, *sockets: str) -> None:
+    """Take away a dead worker's sockets and its TMPDIR; its log and records stay."""
+    for path in sockets:
+        try:
+            os.unlink(path)
+        except OSError:
+            pass
+    shutil.rmtree(os.path.join(folder, "tmp"), ignore_errors=True)

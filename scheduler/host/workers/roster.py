@@ -1,0 +1,168 @@
+"""The scheduler's side of its workers: one thread that speaks to every keeper and says what happened.
+
+Orders come from the loop's thread and return at once. A keeper is found by its control socket, watched by pidfd,
+and never needed to stay ours: the same code serves one that was started a moment ago and one that was adopted.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+import selectors
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from scheduler.clock import monotonic_s
+from scheduler.config import Paths
+from scheduler.errors import SchedqError
+from scheduler.host.workers import tree
+from scheduler.host.workers.orders import Launch, Stored
+from scheduler.host.workers.records import own_folder, sweep
+from scheduler.host.workers.ward import Ward
+from scheduler.model.host import Adopt, Failed, HostEvent, Park
+
+__all__ = ["Launch", "Roster", "Stored", "sweep"]
+
+
+@dataclass(order=True)
+class _Timer:
+    at: float
+    number: int
+    act: Callable[[], None] = field(compare=False)
+
+
+class Roster:
+    """All workers of one queue on this machine. `emit` is called on the roster's thread."""
+
+    def __init__(self, paths: Paths, queue_id: str, emit: Callable[[HostEvent | Stored], None]) -> None:
+        self.paths, self.queue_id, self.emit = paths, queue_id, emit
+        self.umask = _own_umask()
+        self.selector = selectors.DefaultSelector()
+        self._wards: dict[int, Ward] = {}
+        self._orders: deque[tuple[int, Callable[[], None]]] = deque()
+        self._timers: list[_Timer] = []
+        self._numbers = itertools.count()
+        self._bell = os.eventfd(0, os.EFD_NONBLOCK | os.EFD_CLOEXEC)
+        self._closing = False
+        self.selector.register(self._bell, selectors.EVENT_READ, None)
+        self._thread = threading.Thread(target=self._run, name="schedq-roster", daemon=True)
+        self._thread.start()
+
+    def park(self, order: Park) -> None:
+        """Start a keeper, parked: Shown when its claim can be read by everyone, Failed if it could not be started."""
+
+        def do() -> None:
+            ward = self._wards[order.worker_id] = Ward(self, order.worker_id)
+            try:
+                own_folder(self.paths.run)
+                os.makedirs(ward.folder, 0o700, exist_ok=True)
+                ward.start(order)
+            except (OSError, SchedqError) as error:
+                del self._wards[order.worker_id]
+                text = error.strerror if isinstance(error, OSError) else str(error)
+                self.emit(Failed(order.worker_id, f"its keeper could not be started: {text}"))
+
+        self._do(order.worker_id, do)
+
+    def go(self, worker_id: int, launch: Launch) -> None:
+        """Let a parked keeper start its worker: Answered or Gone."""
+        self._to(worker_id, lambda ward: ward.go(launch))
+
+    def send(
+        self, worker_id: int, job_id: int, attempt: int, message: dict[str, Any] | bytes, *,
+        reply_path: str, log_path: str, argv: list[str] | None = None, cwd: str | None = None,
+    ) -> None:  # fmt: skip
+        """Send one attempt's request: Stored, or Failed if it could not leave.
+
+        A legacy worker gets `message["request"]` alone. A oneshot gets `argv` instead; its result is read from
+        `result.json` in the message's `out_dir`.
+        """
+        self._to(worker_id, lambda ward: ward.send(job_id, attempt, message, reply_path, log_path, argv, cwd))
+
+    def stop(self, worker_id: int, grace_s: float, why: str) -> None:
+        """Stop a worker's whole tree: ask, TERM, after the grace KILL. Gone follows."""
+        self._to(worker_id, lambda ward: ward.stop(grace_s, why))
+
+    def adopt(self, row: Adopt) -> None:
+        """Take over a worker that the queue remembers: Shown, Answered, Stored, Forgotten or Gone, as it is found."""
+
+        def do() -> None:
+            ward = self._wards[row.worker_id] = Ward(self, row.worker_id)
+            ward.adopt(row)
+
+        self._do(row.worker_id, do)
+
+    def quiet_s(self, worker_id: int) -> float:
+        """Seconds since the worker's last sign of life: output, progress, a reply. 0 for one that is not known."""
+        ward = self._wards.get(worker_id)
+        return monotonic_s() - ward.life_at if ward else 0.0
+
+    def tree_lives(self, worker_id: int) -> bool:
+        """Whether anything of a worker lives, known to this roster or not: its lock, its session, its mark."""
+        return tree.alive(self.paths.worker(worker_id), self.queue_id, worker_id)
+
+    def close(self) -> None:
+        """Let go of every keeper; they and their workers live on."""
+        if not self._closing:
+            self._closing = True
+            os.eventfd_write(self._bell, 1)
+            self._thread.join(10.0)
+
+    def _to(self, worker_id: int, act: Callable[[Ward], None]) -> None:
+        def do() -> None:
+            ward = self._wards.get(worker_id)
+            if ward is None:
+                self.emit(Failed(worker_id, f"worker {worker_id} has no keeper"))
+            else:
+                act(ward)
+
+        self._do(worker_id, do)
+
+    def _do(self, worker_id: int, act: Callable[[], None]) -> None:
+        self._orders.append((worker_id, act))
+        os.eventfd_write(self._bell, 1)
+
+    def after(self, wait_s: float, act: Callable[[], None]) -> None:
+        """Call `act` on the roster's thread, that much later."""
+        heapq.heappush(self._timers, _Timer(time.monotonic() + wait_s, next(self._numbers), act))
+
+    def forget(self, ward: Ward) -> None:
+        """A worker is gone."""
+        if self._wards.get(ward.id) is ward:
+            del self._wards[ward.id]
+
+    def _run(self) -> None:
+        while not self._closing:
+            wait_s = max(0.0, self._timers[0].at - time.monotonic()) if self._timers else None
+            for key, what in self.selector.select(wait_s):
+                if key.data is None:
+                    os.eventfd_read(self._bell)
+                elif key.fd in self.selector.get_map():
+                    self._guard(key.data[0], lambda key=key, what=what: key.data[1](what))  # type: ignore[misc]
+            while self._orders:
+                self._guard(*self._orders.popleft())
+            while self._timers and self._timers[0].at <= time.monotonic():
+                self._guard(0, heapq.heappop(self._timers).act)
+        while self._orders:
+            self._guard(*self._orders.popleft())
+        for ward in self._wards.values():
+            ward.close()
+        self.selector.close()
+        os.close(self._bell)
+
+    def _guard(self, worker_id: int, act: Callable[[], None]) -> None:
+        """One worker's trouble is not the others': it is said, and the thread goes on."""
+        try:
+            act()
+        except Exception as error:
+            self.emit(Failed(worker_id, f"{type(error).__name__}: {error}"))
+
+
+def _own_umask() -> int:
+    with open("/proc/self/status") as file:
+        return next((int(line.split()[1], 8) for line in file if line.startswith("Umask:")), 0o022)

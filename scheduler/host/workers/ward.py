@@ -1,0 +1,349 @@
+"""One worker as the roster sees it: the connection to its keeper, the keeper's pidfd, and what is still to be said."""
+
+from __future__ import annotations
+
+import json
+import os
+import selectors
+import signal
+import socket
+import sys
+from typing import TYPE_CHECKING, Any
+
+from scheduler.clock import monotonic_s
+from scheduler.host.workers import tree
+from scheduler.host.workers.orders import Launch, Stored
+from scheduler.host.workers.protocol import agreed, claim_of
+from scheduler.host.workers.records import clear, recorded_exit, worker_words
+from scheduler.host.workers.spawn import keeper_argv, spawn_keeper
+from scheduler.model.host import Adopt, Answered, Failed, Forgotten, Gone, Park, Progressed, Shown
+
+if TYPE_CHECKING:
+    from scheduler.host.workers.roster import Roster
+
+UNREACHABLE_S = 10.0
+ORPHANS_GRACE_S = 1.0
+
+
+class Ward:
+    """All of its methods run on the roster's thread."""
+
+    def __init__(self, roster: Roster, worker_id: int) -> None:
+        self.roster, self.id, self.folder = roster, worker_id, roster.paths.worker(worker_id)
+        self.control = os.path.join(roster.paths.run, f"{worker_id}.k")
+        self.socket_path = os.path.join(roster.paths.run, f"{worker_id}.w")
+        self.pid, self.started, self.pidfd, self.child = 0, 0.0, -1, False
+        self.sock: socket.socket | None = None
+        self.heard, self.spoke, self.legacy, self.closed = b"", False, False, False
+        self.out: list[memoryview] = []
+        self.waiting: list[bytes] = []
+        self.row: Adopt | None = None
+        self.errand: tuple[int, int, str] | None = None
+        self.since = self.life_at = monotonic_s()
+        self.wait_s, self.why, self.complained = 0.001, "", False
+
+    # Started here, or found
+
+    def start(self, order: Park) -> None:
+        """Start the keeper. OSError if that is impossible."""
+        argv = keeper_argv(order, self.roster.queue_id, self.control, self.folder)
+        self.pid, self.child = spawn_keeper(argv, self.folder), True
+        self._watch_keeper()
+        self._look(argv)
+
+    def _look(self, argv: list[str]) -> None:
+        """Shown once the argv that everybody reads is the claim: later than the spawn returns (E27)."""
+        if self.closed:
+            return
+        stat = tree.stat_of(self.pid)
+        if stat and tree.argv_of(self.pid) == argv:
+            self.started = stat.started
+            self.roster.emit(Shown(self.id, self.pid, self.started, tree.boot_id()))
+            self._connect()
+        else:
+            self.roster.after(0.0005, lambda: self._look(argv))
+
+    def adopt(self, row: Adopt) -> None:
+        """Find the keeper by its socket; one that is gone left its records."""
+        self.row = row
+        if row.assignment:
+            job, attempt = row.assignment.job_id, row.assignment.attempt
+            self.errand = (job, attempt, os.path.join(self.roster.paths.job(job), f"{attempt}.json"))
+        if row.boot_id and row.boot_id != tree.boot_id():
+            self.errand = None  # replies are of use within one boot
+            self._gone()
+        else:
+            self._connect()
+
+    def _connect(self) -> None:
+        if self.closed:
+            return
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        try:
+            sock.connect(self.control)
+            pid = int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
+            claim = claim_of(tree.argv_of(pid))
+            ours = claim and (claim.get("queue"), claim.get("worker")) == (self.roster.queue_id, str(self.id))
+            if not ours or self.pid not in (0, pid):
+                raise ConnectionRefusedError
+        except OSError:
+            sock.close()
+            self._unreached()
+            return
+        if not self.pid:
+            stat = tree.stat_of(pid)
+            self.pid, self.started = pid, stat.started if stat else 0.0
+            self._watch_keeper()
+        self.sock = sock
+        self.roster.selector.register(sock, selectors.EVENT_READ, (self.id, self._hear))
+
+    def _unreached(self) -> None:
+        """Not yet there, or not any more: its lock and its claim tell which."""
+        if not self.pid and not tree.is_held(self.folder) and not tree.keeper_of(self.folder):
+            self._gone()
+            return
+        if monotonic_s() - self.since > UNREACHABLE_S and not self.complained:
+            self.complained = True
+            self.roster.emit(Failed(self.id, f"its keeper lives and cannot be reached at {self.control}"))
+        self.wait_s = min(1.0 if self.complained else 0.05, self.wait_s * 1.5)
+        self.roster.after(self.wait_s, self._connect)
+
+    def _watch_keeper(self) -> None:
+        try:
+            self.pidfd = os.pidfd_open(self.pid)
+        except ProcessLookupError:
+            self.roster.after(0.0, self._keeper_ended)
+            return
+        self.roster.selector.register(self.pidfd, selectors.EVENT_READ, (self.id, lambda _: self._keeper_ended()))
+
+    def _unwatch_keeper(self) -> None:
+        if self.pidfd >= 0:
+            self.roster.selector.unregister(self.pidfd)
+            os.close(self.pidfd)
+            self.pidfd = -1
+
+    # Orders
+
+    def go(self, launch: Launch) -> None:
+        """Let the keeper start its worker."""
+        os.makedirs(os.path.join(self.folder, "tmp"), 0o700, exist_ok=True)
+        argv = [word.replace("{socket}", self.socket_path) for word in launch.argv]
+        if launch.mode != "oneshot" and argv == launch.argv:
+            argv += ["--socket", self.socket_path]
+        self._order(
+            op="go", argv=argv, env=launch.env, cwd=launch.cwd, mode=launch.mode, socket=self.socket_path,
+            umask=self.roster.umask, log_max=launch.log_max_bytes, stop_grace_s=launch.stop_grace_s,
+        )  # fmt: skip
+
+    def send(
+        self, job: int, attempt: int, message: dict[str, Any] | bytes, reply_path: str, log_path: str,
+        argv: list[str] | None, cwd: str | None,
+    ) -> None:  # fmt: skip
+        """Send one attempt's request, or its command."""
+        self.errand, self.life_at = (job, attempt, reply_path), monotonic_s()
+        order: dict[str, Any] = {"job": job, "attempt": attempt, "reply_path": reply_path, "log_path": log_path}
+        if argv is not None:
+            out = message.get("out_dir") if isinstance(message, dict) else None
+            result = os.path.join(out, "result.json") if out else ""
+            self._order(op="send", argv=argv, cwd=cwd, result_path=result, **order)
+            return
+        if isinstance(message, dict):
+            message = json.dumps(message.get("request") or {} if self.legacy else message).encode()
+        self._order(message, op="send", length=len(message), **order)
+
+    def stop(self, grace_s: float, why: str) -> None:
+        """Stop the whole tree."""
+        self.why = self.why or why
+        self._order(op="stop", grace_s=grace_s, why=why)
+
+    def _order(self, body: bytes = b"", **order: Any) -> None:
+        line = json.dumps(order).encode() + b"\n"
+        if self.spoke:
+            self.out += [memoryview(line), memoryview(body)] if body else [memoryview(line)]
+            self._flush()
+        else:
+            self.waiting += [line, body] if body else [line]
+
+    def _flush(self) -> None:
+        try:
+            while self.out and self.sock:
+                done = self.sock.send(self.out[0])
+                if done == len(self.out[0]):
+                    self.out.pop(0)
+                else:
+                    self.out[0] = self.out[0][done:]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.out.clear()  # its end is seen by the pidfd, or the connection comes again
+        if self.sock:
+            what = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.out else 0)
+            self.roster.selector.modify(self.sock, what, (self.id, self._hear))
+
+    # What the keeper says
+
+    def _hear(self, what: int) -> None:
+        if what & selectors.EVENT_WRITE:
+            self._flush()
+        if not what & selectors.EVENT_READ or not self.sock:
+            return
+        try:
+            data = self.sock.recv(1 << 16)
+        except BlockingIOError:
+            return
+        except OSError:
+            data = b""
+        if not data:
+            self._hang_up()
+            if not self.closed:
+                self.roster.after(0.05, self._connect)
+            return
+        *lines, self.heard = (self.heard + data).split(b"\n")
+        for line in lines:
+            said = json.loads(line)
+            if "hello" in said:
+                self._welcome(said)
+            elif "re" in said:
+                self._answer(said)
+            else:
+                self._event(said)
+
+    def _hang_up(self) -> None:
+        if self.sock:
+            self.roster.selector.unregister(self.sock)
+            self.sock.close()
+        self.sock, self.spoke, self.heard = None, False, b""
+        self.out.clear()
+
+    def _welcome(self, status: dict[str, Any]) -> None:
+        number = agreed(status.get("protocol"))
+        if number is None:
+            text = f"its keeper speaks protocol {status.get('protocol')}, which this schedq does not; stop it with"
+            self.roster.emit(Failed(self.id, f"{text} `kill {self.pid}` or go back to the version that started it"))
+            return
+        self.spoke = True
+        self._order(op="hello", protocol=number)
+        if status["answer"]:
+            self.legacy = status["answer"]["protocol"] == "legacy"
+        if self.row:
+            row, self.row = self.row, None
+            self._take_over(row, status)
+        elif self.errand:  # the connection was lost in between: what was missed is asked for
+            self._order(op="attach", job=self.errand[0], attempt=self.errand[1])
+        waiting, self.waiting = self.waiting, []
+        self.out += [memoryview(part) for part in waiting]
+        self._flush()
+
+    def _take_over(self, row: Adopt, status: dict[str, Any]) -> None:
+        """What the queue remembers and what the keeper says, brought together by events."""
+        parked = status["state"] == "parked"
+        if row.state == "parked" or not row.keeper_pid:
+            self.roster.emit(Shown(self.id, self.pid, self.started, status["boot_id"]))
+        if parked != (row.state == "parked") and row.state != "retiring":
+            self.stop(0.0, f"the queue remembers it {row.state}, its keeper says {status['state']}")
+            return
+        if status["answer"] and row.state != "gone":
+            self.roster.emit(self._answered({**status["answer"], **status}))
+        if row.state == "retiring" and not status["stopping"]:
+            self.stop(10.0, "it was retiring when its scheduler ended")
+        if self.errand and row.state in ("busy", "retiring"):
+            self._order(op="attach", job=self.errand[0], attempt=self.errand[1])
+
+    def _answered(self, said: dict[str, Any]) -> Answered:
+        versions = said.get("versions")
+        named = {str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {}
+        pid, started = said["leader_pid"], said["leader_started"]
+        return Answered(self.id, pid, started, named, str(said.get("device") or ""))
+
+    def _answer(self, said: dict[str, Any]) -> None:
+        op = said["re"]
+        if not said["ok"]:
+            if op == "send":
+                self.errand = None
+            self.roster.emit(Failed(self.id, f"{op}: {said['error']}"))
+        elif op == "attach":
+            if said["is"] == "done":
+                self._stored({**said, **said["how"]})
+            elif said["is"] == "unknown" and self.errand and self.errand[:2] == (said["job"], said["attempt"]):
+                self.errand = None
+                self.roster.emit(Forgotten(self.id, said["job"], said["attempt"]))
+
+    def _event(self, said: dict[str, Any]) -> None:
+        self.life_at = monotonic_s()
+        event = said["event"]
+        if event == "answered":
+            self.legacy = said["protocol"] == "legacy"
+            self.roster.emit(self._answered(said))
+        elif event == "progress":
+            done, total = (v if isinstance(v, int | float) else None for v in (said["done"], said["total"]))
+            text = str(said.get("message") or "")
+            self.roster.emit(Progressed(self.id, said["job"], said["attempt"], done, total, text))
+        elif event == "stored":
+            self._stored(said)
+        elif event == "dropped" and self.errand and self.errand[:2] == (said["job"], said["attempt"]):
+            self.errand = None
+            self.roster.emit(Failed(self.id, "the request did not reach the worker whole"))
+
+    def _stored(self, said: dict[str, Any]) -> None:
+        if self.errand and self.errand[:2] == (said["job"], said["attempt"]):
+            self.errand = None
+            self.roster.emit(Stored(
+                self.id, said["job"], said["attempt"], said["reply_path"], said["exit_code"], said["no_reply"],
+                said["error"], said["exiting"],
+            ))  # fmt: skip
+
+    # The end
+
+    def _keeper_ended(self) -> None:
+        while self.sock and not self.closed:  # what it said before it left comes first
+            before = self.sock
+            self._hear(selectors.EVENT_READ)
+            if self.sock is before and not _readable(before):
+                break
+        self._unwatch_keeper()
+        if self.child:
+            try:
+                os.waitpid(self.pid, 0)
+            except ChildProcessError:
+                pass
+        self._gone()
+
+    def _gone(self, tries: int = 0) -> None:
+        """The keeper is gone. Whoever is left of its tree is ended before anybody hears of it."""
+        if self.closed and not tries:
+            return
+        self.closed = True
+        self._hang_up()
+        leader = tree.leader_of(self.folder)
+        left = tree.members(self.roster.queue_id, self.id, *(leader or (None, 0.0)))
+        if left:
+            tree.signal_all(left, signal.SIGTERM if tries * 0.1 < ORPHANS_GRACE_S else signal.SIGKILL)
+            self.roster.after(0.1 if tries < 50 else 1.0, lambda: self._gone(tries + 1))
+            return
+        clear(self.folder, self.control, self.socket_path)
+        code, why = recorded_exit(self.folder)
+        if self.errand and os.path.exists(self.errand[2]):
+            self.roster.emit(Stored(self.id, *self.errand, exit_code=code))
+        self.errand = None
+        self.roster.forget(self)
+        self.roster.emit(Gone(self.id, code, worker_words(self.folder), self.why or why))
+
+    def close(self) -> None:
+        """Let go, when it has what it was told; the keeper lives on."""
+        self.closed = True
+        if self.sock and self.out:
+            self.sock.settimeout(2.0)
+            try:
+                for part in self.out:
+                    self.sock.sendall(part)
+            except OSError:
+                pass
+        self._hang_up()
+        self._unwatch_keeper()
+
+
+def _readable(sock: socket.socket) -> bool:
+    try:
+        return bool(sock.recv(1, socket.MSG_PEEK))
+    except OSError:
+        return False
