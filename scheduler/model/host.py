@@ -195,8 +195,11 @@ class Host(Protocol):
     def machine(self) -> Machine:
         """The newest snapshot of readings; never blocks on a probe, its age is in it."""
 
-    def probe(self) -> Machine:
-        """A fresh snapshot, for a decision that is about to spend memory."""
+    def facts(self, machine: Machine) -> dict[str, Any]:
+        """A snapshot as JSON for the record: what `status` shows of pools and others."""
+
+    def own_use(self) -> dict[int, float]:
+        """GiB of host memory that each of our workers' trees uses, as of the newest snapshot."""
 
     def poll(self, timeout_s: float) -> list[HostEvent]:
         """What happened since the last call; waits up to `timeout_s` for the first."""
@@ -215,6 +218,9 @@ class Host(Protocol):
 
     def adopt(self, rows: list[Adopt]) -> None:
         """Take over living workers after a restart; answers with Answered, Replied, Forgotten or Gone for each."""
+
+    def watch_return(self, worker_ids: list[int]) -> None:
+        """Look whether the memory of workers without a row is back; answers with Returned for each."""
 
     def tell(self, job_id: int, state: str) -> None:
         """Tell whoever waits for this job that its state changed."""

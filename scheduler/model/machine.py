@@ -40,18 +40,24 @@ class Pool:
 
 @dataclass(frozen=True)
 class Charge:
-    """What a holding costs one pool; None = it holds something there and nobody said how much."""
+    """What a holding costs one pool; None = it holds something there and nobody said how much.
+
+    `part` says which of a unified pool's two budgets it is: `device` or `host`; they are owed apart. A holding may
+    have several charges on one pool. `used_gib` None = could not be read.
+    """
 
     pool: str
     charge_gib: float | None
     used_gib: float | None = None
+    part: str = ""
 
 
 @dataclass(frozen=True)
 class Holding:
     """A present worker process on this machine, whoever started it.
 
-    `name` is the slug, `slug@tree` for another checkout's. `worker_id` is set for this queue's own.
+    `name` is the slug, `slug@tree` for another checkout's. `worker_id` is set for this queue's own. `since_s` is when
+    it started, seconds since the epoch.
     """
 
     name: str
@@ -60,6 +66,7 @@ class Holding:
     charges: tuple[Charge, ...]
     worker_id: int | None = None
     command: str = ""
+    since_s: float | None = None
 
 
 @dataclass(frozen=True)

@@ -66,6 +66,22 @@ class Breaker:
 
 
 @dataclass(frozen=True)
+class BreakerState:
+    """What a breaker remembers of one provider, as it is stored.
+
+    `inputs` says what failed, in a row, oldest first: the sha256 of the input that a worker crashed on, or a word
+    of rules.breaker for a start. Open while `next_try_s` is set: tried again from then on, one job at a time. Seconds
+    since the epoch.
+    """
+
+    failures: int = 0
+    inputs: tuple[str, ...] = ()
+    last_error: str = ""
+    opened_s: float | None = None
+    next_try_s: float | None = None
+
+
+@dataclass(frozen=True)
 class LeaseView:
     """One charged lease row that has no live worker any more (returning, leaked)."""
 

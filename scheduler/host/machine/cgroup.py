@@ -1,0 +1,129 @@
+"""What the control groups above us leave of the machine: memory limits and their use, v1 and v2, and cores.
+
+A limit bounds capacity; limit - (usage - file pages) bounds what is live, for file pages are given back first. Every
+group from ours up to the root of what can be seen counts: the tightest is what a worker of ours dies of. Device memory
+on unified machines is in no group (E7), so these bound, they never measure.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+
+from scheduler.model.machine import GIB, Reading
+
+V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file")
+V2 = ("memory.max", "memory.current", "inactive_file", "active_file")
+UNLIMITED = 1 << 60
+
+
+@dataclass(frozen=True)
+class Bound:
+    """One group's limit, and what of it is not in use by anything that must stay. GiB; failed = could not be read."""
+
+    path: str
+    limit: Reading
+    left: Reading
+
+
+def memory_bounds(proc: str = "/proc") -> list[Bound]:
+    """The limits of every group above us that has one, innermost first. GiB."""
+    found = []
+    for folder, version in _memory_folders(proc):
+        bound = _bound(folder, V2 if version == 2 else V1)
+        if bound is not None:
+            found.append(bound)
+    return found
+
+
+def cores(proc: str = "/proc") -> int:
+    """How many cores this process may compute on: its affinity, less where a group's quota gives it fewer."""
+    count = float(len(os.sched_getaffinity(0)))
+    for folder in _folders(proc, "cpu", 2):
+        words = _text(f"{folder}/cpu.max").split()
+        if len(words) == 2 and words[0] != "max":
+            count = min(count, int(words[0]) / int(words[1]))
+    for folder in _folders(proc, "cpu", 1):
+        quota, period = _text(f"{folder}/cpu.cfs_quota_us").strip(), _text(f"{folder}/cpu.cfs_period_us").strip()
+        if quota.isdigit() and period.isdigit():
+            count = min(count, int(quota) / int(period))
+    return max(1, int(count))
+
+
+def _memory_folders(proc: str) -> list[tuple[str, int]]:
+    return [(folder, version) for version in (2, 1) for folder in _folders(proc, "memory", version)]
+
+
+def _folders(proc: str, controller: str, version: int) -> list[str]:
+    """The folders of our group and every one above it in that hierarchy, innermost first; empty if it is not there."""
+    path = None
+    for line in _text(f"{proc}/self/cgroup").splitlines():
+        number, _, rest = line.partition(":")
+        names, _, group = rest.partition(":")
+        if (version == 2 and number == "0" and not names) or (version == 1 and controller in names.split(",")):
+            path = group
+    if path is None:
+        return []
+    for line in _text(f"{proc}/self/mountinfo").splitlines():
+        left, _, right = line.partition(" - ")
+        fields, kind = left.split(), right.split()
+        if len(fields) < 5 or len(kind) < 3:
+            continue
+        if version == 2 and kind[0] != "cgroup2":
+            continue
+        if version == 1 and (kind[0] != "cgroup" or controller not in kind[2].split(",")):
+            continue
+        return _upwards(_unescaped(fields[4]), _below(path, _unescaped(fields[3])))
+    return []
+
+
+def _below(path: str, root: str) -> str:
+    """Our group's path seen from the mount's root; the mount itself when we are not below it."""
+    root = root.rstrip("/")
+    if root and not (path == root or path.startswith(root + "/")):
+        return ""
+    inside = path[len(root) :].strip("/")
+    return "" if ".." in inside.split("/") else inside
+
+
+def _upwards(mount: str, inside: str) -> list[str]:
+    parts = inside.split("/") if inside else []
+    return ["/".join([mount, *parts[:n]]) for n in range(len(parts), -1, -1)]
+
+
+def _unescaped(field: str) -> str:
+    for code, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        field = field.replace(code, sign)
+    return field
+
+
+def _text(path: str) -> str:
+    try:
+        with open(path) as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def _bound(folder: str, names: tuple[str, str, str, str]) -> Bound | None:
+    """None where the group has no limit: its file is not there (the root's), or says so."""
+    limit_file, usage_file, inactive, active = names
+    source = f"{folder}/{limit_file}"
+    try:
+        with open(source) as file:
+            text = file.read().strip()
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        unknown = Reading(None, source, f"{source}: {error.strerror}")
+        return Bound(folder, unknown, unknown)
+    if not text.isdigit() or int(text) >= UNLIMITED:
+        return None
+    limit = Reading(int(text) / GIB, source)
+    stat = dict(line.split() for line in _text(f"{folder}/memory.stat").splitlines() if len(line.split()) == 2)
+    try:
+        used = int(_text(f"{folder}/{usage_file}")) - int(stat[inactive]) - int(stat[active])
+    except (ValueError, KeyError):
+        missing = f"{folder} limits memory to {int(text) / GIB:.2f} GiB and its use cannot be read"
+        return Bound(folder, limit, Reading(None, source, missing))
+    return Bound(folder, limit, Reading(max(0.0, (int(text) - used) / GIB), source))

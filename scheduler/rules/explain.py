@@ -1,0 +1,243 @@
+"""Why a job waits, in a sentence: what was asked, what stands in the way in numbers, what to do next.
+
+Numbers are shown with two decimals, or as many as keep what was compared true: nothing here says that 56.0 does not
+fit 56.0. No seconds that pass stand in a text, so that it changes only when something did.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from scheduler.model.machine import Reading
+from scheduler.model.plan import Breaker, Waiting, WorkerView
+from scheduler.model.provider import Provider
+from scheduler.model.verdict import Demand, Held, PoolEvidence, Verdict
+
+NAMED = 4
+LEAST, DECIMALS = 2, 9
+
+
+def figures(parts: Sequence[float], limit: float) -> tuple[list[str], str, str, str]:
+    """(parts, their sum, the limit, the sum less the limit) as text: two decimals, or as many more as are honest.
+
+    As shown, the parts add up to the sum, and the sum compares with the limit as the exact numbers do.
+    """
+    total = math.fsum(parts)
+    decimals = next((n for n in range(LEAST, DECIMALS) if _honest(parts, total, limit, n)), DECIMALS)
+    above, bound = round(total, decimals), round(limit, decimals)
+    return (
+        [_plain(part, decimals) for part in parts],
+        _plain(above, decimals),
+        _plain(bound, decimals),
+        _plain(above - bound, decimals),
+    )
+
+
+def _honest(parts: Sequence[float], total: float, limit: float, decimals: int) -> bool:
+    above, bound = round(total, decimals), round(limit, decimals)
+    adds_up = round(math.fsum(round(part, decimals) for part in parts), decimals) == above
+    return adds_up and (above > bound) == (total > limit) and (above < bound) == (total < limit)
+
+
+def gib(value: float) -> str:
+    """GiB for reading, where nothing is compared: two decimals at most, none that say nothing."""
+    return _plain(value, 2)
+
+
+def sentence(verdict: Verdict) -> str:
+    """What a verdict means for whoever waits for it."""
+    return _TEXTS[verdict.ruling](verdict)
+
+
+def not_installed(name: str, provider: Provider | None) -> str:
+    """There is no manifest, or no environment, for this provider."""
+    if provider is None:
+        return f"no manifest of {name} is on the search path now; put it back and its jobs go on, or cancel them"
+    return provider.not_installed_text or f"{name} is not installed; run `schedq install {provider.slug}`"
+
+
+def broken(breaker: Breaker, name: str) -> str:
+    """The provider failed in a row and is left alone for a while."""
+    last = f"; the last error: {breaker.last_error}" if breaker.last_error else ""
+    if breaker.next_try_in_s <= 0:
+        return f"{name} failed {breaker.failures} times in a row{last}; one job tries it again now"
+    return f"{name} failed {breaker.failures} times in a row{last}; it is tried again by itself, with one job at first"
+
+
+def occupied(worker: WorkerView, provider: Provider) -> tuple[str, str]:
+    """(ruling, text) for a job whose provider's workers are all taken."""
+    if worker.state in ("parked", "starting"):
+        usual = f"; loading usually takes {provider.load_s:.0f} s" if provider.load_s is not None else ""
+        return "starting", f"worker {worker.id} of {provider.name} is starting; the job is sent when it is ready{usual}"
+    running = f"job {worker.job_id}" if worker.job_id is not None else "another job"
+    usual = f", which usually takes {provider.run_s:.0f} s" if provider.run_s is not None else ""
+    return "busy", f"worker {worker.id} of {provider.name} has {running}{usual}; one request at a time, this is next"
+
+
+def too_few_cores(name: str, threads: int, in_use: int, cores: int) -> str:
+    """Busy and starting workers take the cores that this one would compute on."""
+    if threads > cores:
+        need = f"more than the {cores} cores: it runs alone, when the {in_use} that others compute on are free"
+    else:
+        need = f"and others compute on {in_use} of the {cores} cores: it starts when {threads} are free"
+    return f"{name} computes with {threads} threads, {need}"
+
+
+def reserved(name: str, head: Waiting, head_name: str) -> str:
+    """The room is kept for the job that is first, which has been overtaken for as long as it may."""
+    return (
+        f"{name} waits behind job {head.job_id} of {head_name}, which is first and was overtaken as long as overtake_s "
+        "allows: its room is being made, nothing else starts before it"
+    )
+
+
+def beside(name: str, kept_for: str) -> str:
+    """It would fit, but not beside the room that is being made for somebody earlier."""
+    return f"{name} would take room that idle workers are giving back for {kept_for}, which comes first"
+
+
+def evicting(text: str, worker_ids: Sequence[int]) -> str:
+    """A verdict's sentence, and who is stopped to change it."""
+    if not worker_ids:
+        return f"{text}; workers that are on their way out give back enough"
+    return f"{text}; idle {'workers' if len(worker_ids) > 1 else 'worker'} {_listed(worker_ids)} make room for it now"
+
+
+def disk_full(free_gib: float | None, reserve_gib: float) -> str:
+    """Nothing starts on a disk that is nearly full."""
+    if free_gib is None:
+        return "the free space of the state folder could not be read: nothing starts on an unknown disk"
+    _, free, kept, _ = figures([free_gib], reserve_gib)
+    return f"the disk of the state folder has {free} GiB free and {kept} GiB stay reserved; make room, then jobs go on"
+
+
+def _plain(value: float, decimals: int) -> str:
+    text = f"{value:.{decimals}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def _name(demand: Demand) -> str:
+    return f"{demand.slug}:{demand.variant}" if demand.variant else demand.slug
+
+
+def _source(reading: Reading) -> str:
+    return f" ({reading.source})" if reading.source else ""
+
+
+def _admitted(verdict: Verdict) -> str:
+    said = []
+    for place in verdict.evidence.placement:
+        asked = (place.demand_gib, place.charged_gib, place.reserve_gib)
+        parts, total, capacity, _ = figures(asked, place.capacity.value or 0.0)
+        sums = f"{parts[0]} GiB beside {parts[1]} charged and {parts[2]} reserved"
+        said.append(f"{sums} are {total} of {capacity} GiB of {place.pool}")
+    return f"{_name(verdict.evidence.demand)} fits: " + "; ".join(said)
+
+
+def _undeclared(verdict: Verdict) -> str:
+    return (
+        f"{_name(verdict.evidence.demand)} declares no vram_budget_gb, and a provider is admitted on a measured budget "
+        "or not at all; measure it and write it under [gpu] in its manifest"
+    )
+
+
+def _no_device(verdict: Verdict) -> str:
+    source = _source(verdict.evidence.accelerators)
+    return (
+        f"{_name(verdict.evidence.demand)} requires an accelerator and this machine has none{source}; "
+        "it waits until there is one, or cancel it"
+    )
+
+
+def _unreadable(verdict: Verdict) -> str:
+    evidence = verdict.evidence
+    required = evidence.demand.policy == "required"
+    missing = [evidence.holdings_missing] if evidence.holdings_missing else []
+    if required and evidence.accelerators.value is None:
+        missing.append(f"accelerators: {evidence.accelerators.missing or 'not read'}")
+    for place in evidence.placement:
+        for what, reading in (("capacity", place.capacity), ("live", place.live)):
+            if reading.value is None or not math.isfinite(reading.value):
+                missing.append(f"{what} of {place.pool}: {reading.missing or 'not read'}")
+    told = "; ".join(missing) or "this machine shows no pool that it could use"
+    return f"{_name(evidence.demand)} is not started on what cannot be read: {told}; looked at again at every snapshot"
+
+
+def _too_big(verdict: Verdict) -> str:
+    demand = verdict.evidence.demand
+    if not verdict.evidence.placement:
+        there = gib(verdict.evidence.accelerators.value or 0.0)
+        return f"{_name(demand)} needs {demand.count} devices at once and this machine has {there}: it can never start"
+    place = max(verdict.evidence.placement, key=_lacks_ever)
+    parts, total, capacity, _ = figures((place.demand_gib, place.reserve_gib), place.capacity.value or 0.0)
+    return (
+        f"{_name(demand)} needs {parts[0]} GiB of {place.pool} and {parts[1]} GiB stay reserved: {total} GiB, more "
+        f"than all of its {capacity} GiB{_source(place.capacity)}; it can never start unless machine or budget change"
+    )
+
+
+def _unknown_holding(verdict: Verdict) -> str:
+    for place in verdict.evidence.placement:
+        names = [each.name for each in place.held if each.charge_gib is None]
+        if names:
+            return (
+                f"{_name(verdict.evidence.demand)} needs {gib(place.demand_gib)} GiB of {place.pool}, and "
+                f"{_listed(names)} may hold memory there that nobody declared, so nothing can be summed; "
+                "declare a budget for it in a manifest here, or stop it"
+            )
+    return f"{_name(verdict.evidence.demand)} waits for a holder whose budget nobody declared"
+
+
+def _pool_full(verdict: Verdict) -> str:
+    place = max(verdict.evidence.placement, key=_lacks_charge)
+    asked = (place.demand_gib, place.reserve_gib, place.charged_gib)
+    parts, total, capacity, short = figures(asked, place.capacity.value or 0.0)
+    return (
+        f"{_name(verdict.evidence.demand)} needs {parts[0]} GiB of {place.pool}, {parts[1]} GiB stay reserved and "
+        f"{parts[2]} GiB are charged ({_holders(place)}): {total} GiB of {capacity}; it starts when {short} GiB are "
+        "given back"
+    )
+
+
+def _no_room_now(verdict: Verdict) -> str:
+    place = max(verdict.evidence.placement, key=_lacks_now)
+    asked = (place.demand_gib, place.reserve_gib, place.owed_gib)
+    parts, total, live, short = figures(asked, place.live.value or 0.0)
+    owed = f", {parts[2]} GiB are still owed to holders that have not touched all of theirs" if place.owed_gib else ""
+    competing = verdict.evidence.competing
+    who = "who competes for it could not be counted" if competing is None else f"{competing} compete for it"
+    return (
+        f"{_name(verdict.evidence.demand)} needs {parts[0]} GiB of {place.pool} and {parts[1]} GiB stay reserved{owed}"
+        f": {total} GiB, and {live} GiB are there now{_source(place.live)}, {who}; it starts when {short} GiB more "
+        "are free"
+    )
+
+
+def _lacks_ever(place: PoolEvidence) -> float:
+    return math.fsum((place.demand_gib, place.reserve_gib)) - (place.capacity.value or 0.0)
+
+
+def _lacks_charge(place: PoolEvidence) -> float:
+    charges = (each.charge_gib or 0.0 for each in place.held)
+    return math.fsum((*charges, place.demand_gib, place.reserve_gib)) - (place.capacity.value or 0.0)
+
+
+def _lacks_now(place: PoolEvidence) -> float:
+    return math.fsum((place.owed_gib, place.demand_gib, place.reserve_gib)) - (place.live.value or 0.0)
+
+
+def _holders(place: PoolEvidence) -> str:
+    held: list[Held] = sorted((h for h in place.held if h.charge_gib), key=lambda h: -(h.charge_gib or 0.0))
+    return _listed([f"{h.name} {gib(h.charge_gib or 0.0)}" for h in held])
+
+
+def _listed(names: Sequence[object]) -> str:
+    more = len(names) - NAMED
+    return ", ".join(map(str, names[:NAMED])) + (f" and {more} more" if more > 0 else "")
+
+
+_TEXTS = {
+    "admit": _admitted, "undeclared": _undeclared, "no_device": _no_device, "unreadable": _unreadable,
+    "too_big": _too_big, "unknown_holding": _unknown_holding, "pool_full": _pool_full, "no_room_now": _no_room_now,
+}  # fmt: skip

@@ -1,0 +1,110 @@
+"""Whose turn it is: priority (higher first), then id, over the first waiting job of each provider.
+
+The *head* is the first that could be helped: not paused, not of a broken or missing provider, and not one that would
+be refused even if every worker of ours had gone. Its window opens at the first tick after whose decisions it still
+waits and closes `overtake_s` later; until then others may use the room that it cannot fill, afterwards nothing new
+starts before it. So the head is sent no later than: the closing, then the end of what ran when the window closed,
+then its victims' memory being back, plus its own load (P7).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from scheduler.model.plan import Snapshot, Waiting, WorkerView
+from scheduler.rules import explain
+from scheduler.rules.admission import Claim, decide, hopeless
+from scheduler.rules.placement import demand_of
+
+PRESENT = ("parked", "starting", "ready", "busy")
+Key = tuple[str, str]
+
+
+@dataclass(frozen=True)
+class Line:
+    """The waiting line: who may go, in order, and why the others may not, as (ruling, text)."""
+
+    eligible: tuple[Waiting, ...]
+    excluded: dict[Key, tuple[str, str]]
+
+    @property
+    def head(self) -> Waiting | None:
+        """The first that may go."""
+        return self.eligible[0] if self.eligible else None
+
+
+def line(snapshot: Snapshot, claims: Sequence[Claim]) -> Line:
+    """Who may go now, and who may not."""
+    eligible: list[Waiting] = []
+    excluded: dict[Key, tuple[str, str]] = {}
+    tried: set[str] = set()
+    for waiting in sorted(snapshot.waiting, key=lambda w: (-w.priority, w.job_id)):
+        closed = _excluded(snapshot, waiting, claims)
+        if closed is None and waiting.slug in snapshot.breakers:
+            if waiting.slug in tried:
+                closed = ("breaker", explain.broken(snapshot.breakers[waiting.slug], name_of(waiting)))
+            tried.add(waiting.slug)
+        if closed is None:
+            eligible.append(waiting)
+        else:
+            excluded[waiting.slug, waiting.variant] = closed
+    return Line(tuple(eligible), excluded)
+
+
+def name_of(waiting: Waiting) -> str:
+    """`slug`, or `slug:variant`."""
+    return f"{waiting.slug}:{waiting.variant}" if waiting.variant else waiting.slug
+
+
+def window_closed(head: Waiting, overtake_s: float) -> bool:
+    """Whether the head has been overtaken for as long as it may; one that was never head before has waited 0 s."""
+    return (head.head_for_s or 0.0) >= overtake_s
+
+
+def present(snapshot: Snapshot, key: Key) -> list[WorkerView]:
+    """The workers of a provider that serve, or will serve, its revision, by id."""
+    provider = snapshot.providers.get(key)
+    revision = provider.revision if provider is not None else ""
+    return sorted(
+        (w for w in snapshot.workers if (w.slug, w.variant) == key and w.state in PRESENT and w.revision == revision),
+        key=lambda w: w.id,
+    )
+
+
+def disk_low(snapshot: Snapshot) -> bool:
+    """Whether the disk has less than is kept free; a disk that could not be read is taken to be full."""
+    machine = snapshot.machine
+    if machine.disk_free_gib is None:
+        return machine.disk_reserve_gib > 0
+    return machine.disk_free_gib < machine.disk_reserve_gib
+
+
+def _excluded(snapshot: Snapshot, waiting: Waiting, claims: Sequence[Claim]) -> tuple[str, str] | None:
+    name, key = name_of(waiting), (waiting.slug, waiting.variant)
+    if snapshot.draining or snapshot.stopping:
+        return (
+            "scheduler_down",
+            "the scheduler is going down and starts nothing new; `schedq up` goes on with the queue",
+        )
+    if snapshot.paused or waiting.paused:
+        return "paused", waiting.paused or "the queue is paused; its jobs go on when it is resumed"
+    if disk_low(snapshot):
+        return "disk", explain.disk_full(snapshot.machine.disk_free_gib, snapshot.machine.disk_reserve_gib)
+    provider = snapshot.providers.get(key)
+    if provider is None or not provider.installed:
+        return "not_installed", explain.not_installed(name, provider)
+    breaker = snapshot.breakers.get(waiting.slug)
+    if breaker is not None and (breaker.next_try_in_s > 0 or _on_trial(snapshot, waiting.slug)):
+        return "breaker", explain.broken(breaker, name)
+    if present(snapshot, key):
+        return None
+    demand = demand_of(provider)
+    verdict = decide(demand, snapshot.machine, claims)
+    if not verdict.admit and hopeless(demand, snapshot.machine, claims):
+        return verdict.ruling, explain.sentence(verdict)
+    return None
+
+
+def _on_trial(snapshot: Snapshot, slug: str) -> bool:
+    return any(w.slug == slug and (w.state in ("parked", "starting", "busy") or w.job_id) for w in snapshot.workers)

@@ -1,0 +1,38 @@
+"""Where one more worker could go on a machine: for each possibility, what it would take from which pool."""
+
+from __future__ import annotations
+
+from itertools import combinations, islice
+
+from scheduler.model.machine import Machine
+from scheduler.model.provider import Provider
+from scheduler.model.verdict import Demand
+
+MOST = 256
+"""Combinations of devices that are looked at; 8 devices give at most 70."""
+
+
+def demand_of(provider: Provider) -> Demand:
+    """What one more worker of this provider would cost. A provider without device demands host memory only."""
+    device_gib = provider.vram_gib if provider.policy == "required" else 0.0
+    return Demand(provider.slug, provider.variant, provider.policy, device_gib, provider.ram_gib, provider.count)
+
+
+def placements(demand: Demand, machine: Machine) -> tuple[dict[str, float], ...]:
+    """Pool -> GiB for each place, in the machine's order of devices; empty = this machine has no pool for it.
+
+    Unified memory pays both budgets from one pool. On discrete devices each device of a worker gives the whole device
+    budget, and host memory comes out of `host`. An undeclared device budget counts 0 here; its own gate refuses it.
+    """
+    device_gib = demand.device_gib or 0.0
+    by_kind: dict[str, list[str]] = {}
+    for pool in machine.pools:
+        by_kind.setdefault(pool.kind, []).append(pool.id)
+    shared = by_kind.get("unified")
+    host = dict.fromkeys(by_kind.get("host", shared or [])[:1], demand.host_gib)
+    if not host or demand.policy != "required":
+        return (host,) if host else ()
+    if shared:
+        return tuple({pool: device_gib + demand.host_gib} for pool in shared)
+    chosen = islice(combinations(by_kind.get("device", []), max(1, demand.count)), MOST)
+    return tuple({**dict.fromkeys(devices, device_gib), **host} for devices in chosen)
