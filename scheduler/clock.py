@@ -32,10 +32,17 @@ def now_at() -> str:
 
 def seconds(at: str) -> float:
     """The instant of a stored stamp, in seconds since the epoch. ValueError if it is not one."""
-    import calendar
-
-    whole, _, micros = at.removesuffix("Z").partition(".")
-    return calendar.timegm(time.strptime(whole, "%Y-%m-%dT%H:%M:%S")) + (float("0." + micros) if micros else 0.0)
+    day, marked, rest = at.removesuffix("Z").partition("T")
+    whole, _, micros = rest.partition(".")
+    year, month, date = map(int, day.split("-"))
+    hour, minute, second = map(int, whole.split(":"))
+    if not marked or not (1 <= month <= 12 and 1 <= date <= 31 and hour < 24 and minute < 60 and second <= 60):
+        raise ValueError(f"{at!r} is no stamp")
+    # Days since 1970 of the proleptic Gregorian calendar, its years counted from March. By hand, because
+    # calendar and strptime cost the fast paths 4 ms.
+    year, shifted = (year, month - 3) if month > 2 else (year - 1, month + 9)
+    days = 365 * year + year // 4 - year // 100 + year // 400 + (153 * shifted + 2) // 5 + date - 719469
+    return days * 86400 + hour * 3600 + minute * 60 + second + (float("0." + micros) if micros else 0.0)
 
 
 class SystemClock:

@@ -99,10 +99,18 @@ def migrations_folder() -> str:
 class Settings:
     """All settings of one process, each value with where it came from."""
 
-    def __init__(self, values: dict[str, object], origins: dict[str, str], providers: dict[str, object]) -> None:
+    def __init__(
+        self,
+        values: dict[str, object],
+        origins: dict[str, str],
+        providers: dict[str, object],
+        site_origins: dict[str, str] | None = None,
+    ) -> None:
         self.values = values
         self.origins = origins
         self.providers = providers
+        self.site_origins = site_origins or {}
+        """Which file a value of the site layer is from, by its dotted key: `boltz.gpu.vram_budget_gb`."""
 
     def number(self, key: str) -> float:
         """A numeric setting, in the unit that its name says."""
@@ -132,6 +140,7 @@ def settings() -> Settings:
     """Read the files and the environment (`SCHEDQ_<KEY>`). UsageError names file and key of a wrong one."""
     values, origins = dict(DEFAULTS), dict.fromkeys(DEFAULTS, "default")
     providers: dict[str, object] = {}
+    site_origins: dict[str, str] = {}
     for path in config_files():
         if not os.path.exists(path):
             continue
@@ -146,9 +155,9 @@ def settings() -> Settings:
         if not isinstance(site, dict):
             raise UsageError(f"{path}: [providers] must be a table of providers, like [providers.boltz]")
         for slug, over in site.items():
-            merged = dict(providers.get(slug, {}))  # type: ignore[call-overload]
-            merged.update(over)
-            providers[slug] = merged
+            if not isinstance(over, dict):
+                raise UsageError(f"{path}: providers.{slug} = {over!r}: must be a table, [providers.{slug}]")
+        _overlay(providers, site, path, "", site_origins)
         for key, value in table.items():
             if key not in DEFAULTS:
                 import difflib
@@ -161,7 +170,18 @@ def settings() -> Settings:
         name = "SCHEDQ_" + key.upper()
         if name in os.environ:
             values[key], origins[key] = os.environ[name], f"${name}"
-    return Settings(values, origins, providers)
+    return Settings(values, origins, providers, site_origins)
+
+
+def _overlay(under: dict[str, object], over: dict[str, object], path: str, at: str, origins: dict[str, str]) -> None:
+    for key, value in over.items():
+        below = under.get(key)
+        if isinstance(value, dict):
+            table = dict(below) if isinstance(below, dict) else {}
+            _overlay(table, value, path, f"{at}{key}.", origins)
+            under[key] = table
+        else:
+            under[key], origins[at + key] = value, path
 
 
 class Paths:
@@ -193,6 +213,10 @@ class Paths:
 
         mark = hashlib.sha256(os.fsencode(self.home)).hexdigest()[:12]
         return f"/tmp/schedq-{os.getuid()}-{mark}"
+
+    def content_of(self, sha256: str) -> str:
+        """Where a piece that is kept by its content lies."""
+        return os.path.join(self.content, sha256[:2], sha256)
 
     def worker(self, worker_id: int) -> str:
         """The folder of one worker: the keeper's lock, spec, exit status and log."""

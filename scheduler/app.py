@@ -1,0 +1,123 @@
+"""The composition root: a scheduler process, from its lock to its last tick."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import logging.handlers
+import os
+import signal
+import sys
+
+from scheduler import clock as clocks
+from scheduler.config import Paths, Settings
+from scheduler.errors import Fenced, Temporary
+from scheduler.host.local import LocalHost
+from scheduler.host.workers import tree
+from scheduler.loop import Identity, Loop
+from scheduler.model.host import Asked
+from scheduler.store import identity, schedulers
+from scheduler.store.engine import Store
+from scheduler.view import Orders
+
+log = logging.getLogger("schedq")
+
+
+class SchedulerLock:
+    """One scheduler a queue: a kernel lock on a directory, gone with its holder."""
+
+    def __init__(self, paths: Paths) -> None:
+        os.makedirs(paths.lock_scheduler, mode=0o700, exist_ok=True)
+        self._fd = os.open(paths.lock_scheduler, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(self._fd)
+            raise Temporary(f"a scheduler already runs for {paths.home}; `schedq status` shows it") from None
+
+    def release(self) -> None:
+        """Let the next scheduler in."""
+        os.close(self._fd)
+
+
+def run(paths: Paths, settings: Settings, *, version: str, auto_down_s: float | None = None) -> int:
+    """Be this queue's scheduler until told to go; the exit status.
+
+    `auto_down_s`: end by itself that long after the last job and worker (a scheduler that `run` started).
+    """
+    os.umask(0o077)
+    lock = SchedulerLock(paths)
+    try:
+        return _serve(paths, settings, version, auto_down_s)
+    finally:
+        lock.release()
+
+
+def _serve(paths: Paths, settings: Settings, version: str, auto_down_s: float | None) -> int:
+    from scheduler.store.engine import upgrade
+
+    upgrade(paths)
+    store = Store(paths)
+    clock = clocks.SystemClock()
+    host_id, pid = identity.host_id(), os.getpid()
+    stat = tree.stat_of(pid)
+    with store.write() as tx:
+        epoch = schedulers.begin(
+            tx, pid=pid, started=stat.started if stat else None, boot_id=tree.boot_id(), host_id=host_id,
+            version=version, at=clocks.now_at(),
+        )  # fmt: skip
+        queue_id = schedulers.queue_id(tx)
+    log.info("scheduler started: pid %d, epoch %d, schedq %s, %s", pid, epoch, version, paths.home)
+    about = {"pid": pid, "epoch": epoch, "version": version, "since_at": clocks.now_at(), "home": paths.home}
+    host = LocalHost(paths, settings, queue_id=queue_id, about=about)
+    overtake_s = 0.0 if settings.flag("strict") else settings.seconds("overtake")
+    loop = Loop(store, host, clock, Identity(epoch, host_id, queue_id), Orders(overtake_s=overtake_s))
+    _on_signals(host)
+    try:
+        host.open()
+        loop.recover()
+        while loop.tick():
+            idle_s = clock.monotonic_s() - loop.last_activity
+            if auto_down_s is not None and idle_s > auto_down_s:
+                log.info("nothing to do for %.0f s: this scheduler was started for one run and ends", idle_s)
+                break
+    except Fenced as error:
+        log.warning("another scheduler has taken over: %s", error)
+        return 0
+    except BaseException:
+        log.exception("the scheduler ends on an error; workers go on, `schedq up` adopts them")
+        raise
+    finally:
+        host.close()
+        try:
+            with store.write() as tx:
+                schedulers.end(tx, epoch, clocks.now_at())
+        finally:
+            store.close()
+    log.info("scheduler ended (%s)", loop.leaving or "idle")
+    return 0
+
+
+def _on_signals(host: LocalHost) -> None:
+    """TERM hands over (workers stay); a second `up` adopts. INT in the foreground goes down in order."""
+
+    def leave(signum: int, _frame: object) -> None:
+        host.emit(Asked("restart" if signum == signal.SIGTERM else "down", now=False))
+
+    signal.signal(signal.SIGTERM, leave)
+    signal.signal(signal.SIGINT, leave)
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+
+
+def log_to(paths: Paths, settings: Settings, *, foreground: bool) -> None:
+    """Where the scheduler's own words go: the terminal in the foreground, else a bounded file."""
+    handler: logging.Handler
+    if foreground:
+        handler = logging.StreamHandler(sys.stderr)
+    else:
+        bytes_a_file = int(settings.number("log_max_mib") * (1 << 20) / 4)
+        handler = logging.handlers.RotatingFileHandler(paths.scheduler_log, maxBytes=bytes_a_file, backupCount=3)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)

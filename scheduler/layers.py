@@ -1,0 +1,118 @@
+"""The layers of a provider's values and where each comes from: the manifest, the site, a variant, the site's variant.
+
+A budget belongs to a machine, a manifest to everyone: `[providers.SLUG]` in the configuration overrides numbers,
+paths, time-outs and environment values, under the manifest's own tables or without them. Slow: imported when a
+manifest changed.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from typing import Any
+
+from scheduler.declaration import TABLES, Table, keys, shown, strays
+from scheduler.errors import BrokenManifest
+
+NOTES = ("measured", "measured_at", "measured_on", "device", "date", "note")
+SITE_TABLES = ("gpu", "host", "cpu", "worker", "retry")
+FLAT = {key: name for name in reversed(SITE_TABLES) for key in keys(TABLES[name])}
+
+
+class Source:
+    """A manifest as it was read, with the site's overrides beside it."""
+
+    def __init__(self, path: str, raw: dict[str, Any], site: dict[str, Any], site_origins: dict[str, str]) -> None:
+        self.path = path
+        self.folder = os.path.dirname(path)
+        self.raw = {key: value for key, value in raw.items() if key != "variants"}
+        self.variants: dict[str, Any] = raw.get("variants", {})
+        self.slug = str(raw.get("slug", ""))
+        self.site_origins = site_origins
+        self.notes: dict[str, str] = {}
+        self.site = {name.partition(":")[2]: over for name, over in site.items() if name.partition(":")[0] == self.slug}
+        by_variant = self.site.get("", {}).get("variants", {})
+        for name, over in by_variant.items() if isinstance(by_variant, dict) else ():
+            if isinstance(over, dict):
+                self.site[name] = {**over, **self.site.get(name, {})}
+
+    def merged(self, variant: str) -> tuple[dict[str, Any], dict[str, str]]:
+        """The keys of one variant with every layer applied, and each key's origin. BrokenManifest names the layer."""
+        table: dict[str, Any] = {}
+        origins: dict[str, str] = {}
+        _lay(table, self.raw, self.path, origins)
+        self._lay_site("", table, origins)
+        if variant:
+            _lay(table, self.variants[variant], f"{self.path} [variants.{variant}]", origins)
+            self._lay_site(variant, table, origins)
+        return table, origins
+
+    def _lay_site(self, variant: str, table: dict[str, Any], origins: dict[str, str]) -> None:
+        over = self.site.get(variant)
+        if over is None:
+            return
+        name = f"{self.slug}:{variant}" if variant else self.slug
+        places = (name, f"{self.slug}.variants.{variant}" if variant else self.slug)
+        file = next(
+            (path for key, path in self.site_origins.items() if key.startswith(tuple(f"{p}." for p in places))), ""
+        )
+        nested: dict[str, Any] = {}
+        notes: list[str] = []
+        for key, value in over.items():
+            if key in NOTES:
+                notes.append(str(value))
+            elif key == "env" and isinstance(value, dict):
+                _lay(nested, {"worker": {"env": value}}, "", {})
+            elif (key in SITE_TABLES and isinstance(value, dict)) or key == "files":
+                _lay(nested, {key: value}, "", {})
+            elif key in FLAT:
+                _lay(nested, {FLAT[key]: {key: value}}, "", {})
+            elif not (key == "variants" and not variant and _all_tables(value)):
+                raise BrokenManifest(
+                    f"{file}: providers.{name}.{key} = {shown(value)}: a site cannot set this; it sets numbers, paths, "
+                    f"time-outs and env, like {', '.join(('vram_budget_gb', 'python', 'start_timeout_s'))}"
+                )
+        wrong = strays(nested)
+        if sum(map(len, wrong)):
+            raise BrokenManifest(f"{file}: [providers.{name}]: {(wrong[0] + wrong[1])[0]}; correct or remove it")
+        told = f" ({', '.join(notes)})" if notes else ""
+        _lay(table, nested, f"{file} [providers.{name}]{told}", origins)
+
+
+def _all_tables(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(each, dict) for each in value.values())
+
+
+def _lay(under: dict[str, Any], over: dict[str, Any], origin: str, origins: dict[str, str], at: str = "") -> None:
+    """Lay one layer over another, table by table; lists and values replace."""
+    for key, value in over.items():
+        if isinstance(value, dict) and isinstance(under.get(key, {}), dict):
+            table = dict(under.get(key, {}))
+            _lay(table, value, origin, origins, f"{at}{key}.")
+            under[key] = table
+        else:
+            under[key], origins[f"{at}{key}"] = value, origin
+
+
+def origin_of(key: str, origins: dict[str, str]) -> str:
+    """Where a dotted key comes from; `default` if no layer has it."""
+    plain = re.sub(r"\[\d+\]", "", key)
+    while plain:
+        if plain in origins:
+            return origins[plain]
+        plain = plain.rpartition(".")[0]
+    return "default"
+
+
+def values(model: Table, at: str = "") -> dict[str, Any]:
+    """Every leaf of a manifest by its dotted key, as the manifest writes it."""
+    found: dict[str, Any] = {}
+    for name, field in type(model).model_fields.items():
+        value = getattr(model, name)
+        key = f"{at}{field.alias or name}"
+        if isinstance(value, Table):
+            found.update(values(value, f"{key}."))
+        else:
+            found[key] = json.loads(json.dumps(value, default=lambda each: each.model_dump(by_alias=True)))
+    return found

@@ -1,0 +1,287 @@
+"""JSON schemas (draft 7): read, found fault with, compiled to code, and explained when a value does not fit.
+
+Slow: imported when a manifest changed or a value was refused. A schema stands for itself: references lead
+into the same file, and nothing is fetched. A value is never changed; defaults are read from the schema, not
+filled in by the validator.
+"""
+
+from __future__ import annotations
+
+import re
+from types import CodeType
+from typing import Any, NoReturn
+
+import fastjsonschema
+from fastjsonschema import JsonSchemaValueException
+
+from scheduler.errors import BrokenManifest, InvalidInput
+from scheduler.formats import parse_json, shortened
+
+TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
+TYPE_WORDS = {
+    "string": "text", "number": "a number", "integer": "a whole number", "boolean": "true or false",
+    "object": "an object", "array": "a list", "null": "null",
+}  # fmt: skip
+OF_SCHEMAS = ("properties", "patternProperties", "definitions", "$defs")
+LISTS_OF_SCHEMAS = ("allOf", "anyOf", "oneOf")
+A_SCHEMA = ("additionalProperties", "additionalItems", "contains", "propertyNames", "not", "if", "then", "else")
+COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
+NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
+
+
+def read(path: str) -> dict[str, Any]:
+    """The schema of a file. BrokenManifest names file and pointer of what is wrong with it."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            found = parse_json(file.read(), path)
+    except InvalidInput as error:
+        raise BrokenManifest(f"{error}; correct this JSON schema") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise BrokenManifest(f"{path}: cannot be read as a JSON schema: {error}") from None
+    if not isinstance(found, dict):
+        raise BrokenManifest(f"{path}: a JSON schema is an object, and this is {shortened(found)}")
+    wrong = faults(found)
+    if wrong:
+        raise BrokenManifest("\n".join(f"{path}: at {pointer or 'the top'}: {why}" for pointer, why in wrong[:5]))
+    return found
+
+
+def faults(schema: dict[str, Any]) -> list[tuple[str, str]]:
+    """What is wrong with a schema: (JSON pointer, words). Empty = it can be compiled."""
+    found: list[tuple[str, str]] = []
+    _walk(schema, "", schema, found)
+    return found
+
+
+def _walk(node: Any, at: str, root: dict[str, Any], found: list[tuple[str, str]]) -> None:
+    if isinstance(node, bool):
+        return
+    if not isinstance(node, dict):
+        found.append((at, f"a schema is an object, true or false, not {shortened(node)}"))
+        return
+    for key, value in node.items():
+        here = f"{at}/{step(key)}"
+        why = _fault(key, value, root)
+        if why:
+            found.append((here, why))
+        elif key in OF_SCHEMAS:
+            for name, child in value.items():
+                if key == "patternProperties" and not _is_expression(name):
+                    found.append((f"{here}/{step(name)}", f"{shortened(name)} is not a regular expression"))
+                _walk(child, f"{here}/{step(name)}", root, found)
+        elif key in LISTS_OF_SCHEMAS or (key == "items" and isinstance(value, list)):
+            for index, child in enumerate(value):
+                _walk(child, f"{here}/{index}", root, found)
+        elif key in A_SCHEMA or key == "items":
+            _walk(value, here, root, found)
+
+
+def _fault(key: str, value: Any, root: dict[str, Any]) -> str:
+    """What is wrong with one keyword's own value; empty if nothing."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if key == "type":
+        kinds = value if isinstance(value, list) else [value]
+        wrong = [each for each in kinds if each not in TYPES]
+        return (
+            f"type {shortened(wrong[0] if wrong else value)} is none of {', '.join(TYPES)}"
+            if wrong or not kinds
+            else ""
+        )
+    if key in OF_SCHEMAS:
+        return "" if isinstance(value, dict) else f"{key} must be an object of schemas, not {shortened(value)}"
+    if key in LISTS_OF_SCHEMAS:
+        return "" if isinstance(value, list) and value else f"{key} must be a list of schemas, not {shortened(value)}"
+    if key == "required":
+        good = isinstance(value, list) and all(isinstance(each, str) for each in value)
+        return "" if good else f"required must be a list of names, not {shortened(value)}"
+    if key == "enum":
+        return "" if isinstance(value, list) and value else f"enum must be a list of values, not {shortened(value)}"
+    if key in COUNTS:
+        return "" if number and value >= 0 and value == int(value) else f"{key} must be a count, not {shortened(value)}"
+    if key in NUMBERS:
+        good = number and (key != "multipleOf" or value > 0)
+        return (
+            "" if good else f"{key} must be a number{' above 0' if key == 'multipleOf' else ''}, not {shortened(value)}"
+        )
+    if key == "pattern":
+        good = isinstance(value, str) and _is_expression(value)
+        return "" if good else f"pattern {shortened(value)} is not a regular expression"
+    if key == "$ref":
+        return _reference_fault(value, root)
+    return ""
+
+
+def _reference_fault(value: Any, root: dict[str, Any]) -> str:
+    if not isinstance(value, str):
+        return f"$ref must be text, not {shortened(value)}"
+    own = str(root.get("$id", "")).rstrip("#")
+    inside = value.removeprefix(own) if own else value
+    if not inside.startswith("#"):
+        return f"$ref {shortened(value)} leads out of this file; put what it means under #/definitions"
+    node: Any = root
+    for part in inside[1:].split("/")[1:]:
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(node, list) and name.isdigit() and int(name) < len(node):
+            node = node[int(name)]
+        elif isinstance(node, dict) and name in node:
+            node = node[name]
+        else:
+            return f"$ref {shortened(value)}: there is no such place in this schema"
+    return ""
+
+
+def _is_expression(text: str) -> bool:
+    try:
+        re.compile(text.replace("$", r"\Z"))
+    except (re.error, RecursionError, OverflowError):
+        return False
+    return True
+
+
+def step(name: object) -> str:
+    """One step of a JSON pointer (RFC 6901)."""
+    return str(name).replace("~", "~0").replace("/", "~1")
+
+
+def _fetch(uri: str) -> NoReturn:
+    raise ValueError(f"the reference {uri!r} leads out of this file")
+
+
+SEALED = dict.fromkeys(("", "http", "https", "file", "ftp", "urn", "tag"), _fetch)
+
+
+def _at_home(schema: dict[str, Any]) -> Any:
+    """The schema without its own `$id`, references to that made local: the compiled function is then `validate`."""
+    own = str(schema.get("$id", "")).rstrip("#")
+
+    def local(node: Any) -> Any:
+        if isinstance(node, dict):
+            return {
+                key: value.removeprefix(own) if own and key == "$ref" and isinstance(value, str) else local(value)
+                for key, value in node.items()
+            }
+        return [local(each) for each in node] if isinstance(node, list) else node
+
+    found = local(schema)
+    for key in ("$id", "id"):
+        if isinstance(found.get(key), str):
+            del found[key]
+    return found
+
+
+def compiled(path: str) -> CodeType:
+    """A schema file as code that defines `validate`, in need of no library. BrokenManifest if it is broken."""
+    schema = _at_home(read(path))
+    try:
+        source = fastjsonschema.compile_to_code(schema, SEALED, use_default=False, detailed_exceptions=False)
+        body = "\n".join(line for line in source.split("\n") if not line.startswith(("import ", "from ", "VERSION =")))
+        return compile(body, path, "exec", dont_inherit=True, optimize=0)
+    except (ValueError, RecursionError, TypeError, KeyError, AttributeError, SyntaxError) as error:
+        raise BrokenManifest(f"{path}: at the top: this JSON schema cannot be used: {error}") from None
+
+
+def explain(path: str, value: Any) -> tuple[str, str]:
+    """Where and why a value does not fit the schema in a file: (JSON pointer, words). ("", "") if it fits."""
+    return _explained(_at_home(read(path)), value, 0)
+
+
+def _explained(schema: Any, value: Any, level: int) -> tuple[str, str]:
+    try:
+        fastjsonschema.compile(schema, SEALED, use_default=False)(value)
+    except JsonSchemaValueException as error:
+        at, found = _place(error, value)
+        return _words(error, at, found, schema, level)
+    except RecursionError:
+        return "", "is nested too deep to be checked"
+    except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, SyntaxError) as error:
+        return "", f"cannot be checked: {error}"
+    return "", ""
+
+
+def _place(error: JsonSchemaValueException, value: Any) -> tuple[str, Any]:
+    """The pointer of the value that an error is about: its name as rendered, and the very object."""
+    best: tuple[str, Any] = ("", value)
+    waiting = [("data", "", value)]
+    while waiting:
+        name, pointer, node = waiting.pop()
+        if name == error.name:
+            best = (pointer, node)
+            if node is error.value:
+                return best
+        if not str(error.name).startswith(name):
+            continue
+        if isinstance(node, dict):
+            waiting += [(f"{name}.{key}", f"{pointer}/{step(key)}", child) for key, child in node.items()]
+        elif isinstance(node, list):
+            waiting += [(f"{name}[{index}]", f"{pointer}/{index}", child) for index, child in enumerate(node)]
+    return best
+
+
+def _words(error: JsonSchemaValueException, at: str, found: Any, schema: Any, level: int) -> tuple[str, str]:
+    rule, declared = error.rule, error.definition if isinstance(error.definition, dict) else {}
+    limit = declared.get(rule)
+    if rule == "required" and isinstance(found, dict):
+        lacking = [name for name in limit or [] if name not in found]
+        return at, f"lacks {_named(lacking)}{_meant(lacking, found)}"
+    if rule == "additionalProperties" and isinstance(found, dict):
+        return at, _unknown_keys(found, declared)
+    if rule == "type":
+        kinds = limit if isinstance(limit, list) else [limit]
+        return (
+            at,
+            f"must be {' or '.join(TYPE_WORDS.get(str(each), str(each)) for each in kinds)}, not {shortened(found)}",
+        )
+    if rule == "enum":
+        return at, f"must be one of {', '.join(shortened(each, 30) for each in limit or [])}, not {shortened(found)}"
+    if rule == "const":
+        return at, f"must be {shortened(limit)}, not {shortened(found)}"
+    if rule in LISTS_OF_SCHEMAS and isinstance(limit, list) and level < 4:
+        return _of_several(str(rule), at, limit, found, schema, level)
+    says = str(error.message)
+    name = str(error.name)
+    says = says[len(name) :].strip() if says.startswith(name) else says
+    return at, f"{says or 'does not fit'}, and is {shortened(found)}"
+
+
+def _meant(lacking: list[str], found: dict[str, Any]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(lacking[0], found, n=1) if lacking else []
+    if near:
+        return f"; is {shortened(near[0])} meant to be it?"
+    return f"; it has {_named(list(found))}" if found else "; it is empty"
+
+
+def _unknown_keys(found: dict[str, Any], declared: dict[str, Any]) -> str:
+    import difflib
+
+    known = list(declared.get("properties", {}))
+    patterns = list(declared.get("patternProperties", {}))
+    odd = [key for key in found if key not in known and not any(re.search(each, key) for each in patterns)]
+    near = difflib.get_close_matches(odd[0], known, n=1) if odd else []
+    hint = f"did you mean {shortened(near[0])}?" if near else f"known: {_named(known)}" if known else "none is known"
+    return f"has no key {_named(odd)}; {hint}"
+
+
+def _of_several(rule: str, at: str, forms: list[Any], found: Any, schema: Any, level: int) -> tuple[str, str]:
+    """Why a value is none of several forms: the form that it comes nearest to, or each form's reason."""
+    shared = {
+        key: schema[key] for key in ("definitions", "$defs", "$schema") if isinstance(schema, dict) and key in schema
+    }
+    told = [_explained({**shared, "allOf": [form]}, found, level + 1) for form in forms]
+    failed = [each for each in told if each[1]]
+    if len(failed) < len(forms):
+        return (
+            at,
+            f"fits {len(forms) - len(failed)} of {len(forms)} forms and must fit exactly one; it is {shortened(found)}",
+        )
+    deepest = max(failed, key=lambda each: each[0].count("/"))
+    if deepest[0] or len(failed) == 1:
+        return at + deepest[0], deepest[1] + (f" (the nearest of {len(forms)} forms)" if len(forms) > 1 else "")
+    reasons = list(dict.fromkeys(words for _, words in failed))
+    return at, f"fits none of {len(forms)} forms: " + "; or: ".join(reasons[:6])
+
+
+def _named(names: list[str]) -> str:
+    few = ", ".join(shortened(str(name), 30) for name in names[:8])
+    return few + (f" and {len(names) - 8} more" if len(names) > 8 else "")

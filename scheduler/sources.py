@@ -1,0 +1,151 @@
+"""Where inputs come from: arguments expanded to files, files read whole, anything else named for what it is.
+
+Imported by the fast paths: standard library only.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+
+from scheduler import config
+from scheduler.cache import signature
+from scheduler.errors import InvalidInput, UsageError
+
+MIB = 1 << 20
+_limits: dict[object, int] = {}
+
+
+def quoted(path: str) -> str:
+    """A path as it can be shown: with quotes and escapes where it has blanks, line ends or bytes that are no text."""
+    return path if path.isprintable() and " " not in path and path else repr(path)
+
+
+def expand(sources: list[str]) -> list[str]:
+    """The inputs that these arguments mean: `-` kept, patterns expanded in order. UsageError names all missing ones."""
+    found: list[str] = []
+    wrong: list[str] = []
+    for source in sources:
+        if source == "-":
+            if "-" in found:
+                wrong.append("- is given twice, and standard input can be read once; leave out one")
+            found.append(source)
+        elif not _there(source) and any(each in source for each in "*?["):
+            import glob
+
+            matched = sorted(each for each in glob.glob(source, recursive=True) if not os.path.isdir(each))
+            if not matched:
+                wrong.append(f"{quoted(source)} matches no file; correct the pattern")
+            found += matched
+        elif not _there(source):
+            wrong.append(_missing(source))
+        elif os.path.isdir(source):
+            wrong.append(f"{quoted(source)} is a folder; name its files, like {quoted(os.path.join(source, '*.json'))}")
+        else:
+            found.append(source)
+    if wrong:
+        more = f"\nand {len(wrong) - 20} more" if len(wrong) > 20 else ""
+        raise UsageError("\n".join(wrong[:20]) + more)
+    return found
+
+
+def _there(path: str) -> bool:
+    try:
+        os.stat(path)
+    except (FileNotFoundError, NotADirectoryError, ValueError):
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _missing(path: str) -> str:
+    import difflib
+
+    if os.path.islink(path):
+        return f"{quoted(path)} is a link to {quoted(os.readlink(path))}, which is not there; correct the link"
+    folder, name = os.path.split(path)
+    try:
+        names = os.listdir(folder or ".")[:2000]
+    except (OSError, ValueError):
+        whole = f"; the folder {quoted(folder)} is not there either" if folder else ""
+        return f"{quoted(path)} is not there{whole}; correct the path"
+    near = difflib.get_close_matches(name, names, n=1)
+    hint = f"did you mean {quoted(os.path.join(folder, near[0]))}?" if near else "correct the path"
+    return f"{quoted(path)} is not there; {hint}"
+
+
+def read(source: str) -> tuple[bytes, str, str | None]:
+    """An input's bytes, its file name and the folder that it lies in; of `-` the name is `stdin`, the folder None.
+
+    UsageError for what is no readable regular file, without blocking on it; InvalidInput over `input_max_mib`.
+    """
+    limit = _limit()
+    if source == "-":
+        import sys
+
+        if sys.stdin is None:
+            raise UsageError("- means standard input, and that is closed; name a file")
+        data = sys.stdin.buffer.read(limit + 1)
+        if len(data) > limit:
+            raise InvalidInput(_too_large("standard input", len(data), limit, at_least=True))
+        return data, "stdin", None
+    fd = opened(source, "")
+    try:
+        size = os.fstat(fd).st_size
+        if size > limit:
+            raise InvalidInput(_too_large(quoted(source), size, limit))
+        with open(fd, "rb", closefd=False) as file:
+            data = file.read(limit + 1)
+    except OSError as error:
+        raise UsageError(f"{quoted(source)} cannot be read: {error.strerror}") from None
+    finally:
+        os.close(fd)
+    if len(data) > limit:
+        raise InvalidInput(_too_large(quoted(source), len(data), limit, at_least=True))
+    path = os.path.abspath(source)
+    name = os.fsencode(os.path.basename(path)).decode("utf-8", "replace")
+    return data, name, os.path.dirname(path)
+
+
+def _limit() -> int:
+    """The largest input in bytes: `input_max_mib`, read again when the configuration changes."""
+    key = (os.environ.get("SCHEDQ_INPUT_MAX_MIB"), *(str(signature(each)) for each in config.config_files()))
+    if key not in _limits:
+        _limits.clear()
+        _limits[key] = int(config.settings().number("input_max_mib") * MIB)
+    return _limits[key]
+
+
+def _too_large(what: str, size: int, limit: int, at_least: bool = False) -> str:
+    return (
+        f"{what} has {'at least ' if at_least else ''}{size} bytes ({size / MIB:.1f} MiB), and an input may have "
+        f"{limit} ({limit / MIB:.1f} MiB); make it smaller, or raise input_max_mib in the configuration"
+    )
+
+
+def opened(path: str, what: str) -> int:
+    """A descriptor of a readable regular file; never waits for a pipe. UsageError says what it is instead."""
+    shown = what or quoted(path)
+    try:
+        seen = os.stat(path)
+        if stat.S_ISREG(seen.st_mode):
+            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOCTTY)
+            if stat.S_ISREG(os.fstat(fd).st_mode):
+                return fd
+            os.close(fd)
+            seen = os.stat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        raise UsageError(_missing(path) if not what else f"{shown} is not there") from None
+    except PermissionError:
+        raise UsageError(f"{shown} may not be read by you; change its permissions (chmod u+r)") from None
+    except OSError as error:
+        raise UsageError(f"{shown} cannot be read: {error.strerror}") from None
+    except ValueError:
+        raise UsageError(f"{shown} is no path: it holds a NUL character") from None
+    kinds = {
+        stat.S_IFDIR: "a folder; name its files", stat.S_IFIFO: "a pipe; hand its data over as - (standard input)",
+        stat.S_IFCHR: "a device; name a file, or - for standard input", stat.S_IFBLK: "a device; name a file",
+        stat.S_IFSOCK: "a socket; name a file",
+    }  # fmt: skip
+    raise UsageError(f"{shown} is {kinds.get(stat.S_IFMT(seen.st_mode), 'no regular file; name a file')}")

@@ -1,0 +1,154 @@
+"""What the plan may see: one Snapshot, read inside the transaction whose change it gates.
+
+Ages are counted on the monotonic clock from what this process saw itself; after a restart they start from the
+stored stamps once, so that a wall clock that jumps shortens or stretches at most one wait.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from sqlalchemy import Connection
+
+from scheduler.clock import SystemClock, seconds
+from scheduler.model.machine import Machine
+from scheduler.model.plan import Breaker, LeaseView, Snapshot, Waiting, WorkerView
+from scheduler.model.provider import Provider
+from scheduler.store import breakers, leases, queue, workers
+
+
+@dataclass
+class Memory:
+    """What the loop remembers of time between ticks, by worker or job id; monotonic seconds."""
+
+    state_since: dict[int, float] = field(default_factory=dict)
+    idle_since: dict[int, float] = field(default_factory=dict)
+    alive_at: dict[int, float] = field(default_factory=dict)
+    deadline: dict[int, float] = field(default_factory=dict)
+    head_since: dict[int, float] = field(default_factory=dict)
+    loading_since: dict[int, float] = field(default_factory=dict)
+    sent_at: dict[int, float] = field(default_factory=dict)
+
+    def forget(self, worker_id: int) -> None:
+        """A worker is gone."""
+        for table in (
+            self.state_since,
+            self.idle_since,
+            self.alive_at,
+            self.deadline,
+            self.loading_since,
+            self.sent_at,
+        ):
+            table.pop(worker_id, None)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """What the operator wants of this scheduler, and the one knob of order."""
+
+    overtake_s: float = 900.0
+    draining: bool = False
+    stopping: bool = False
+
+
+def snapshot(
+    tx: Connection,
+    machine: Machine,
+    providers: dict[tuple[str, str], Provider],
+    memory: Memory,
+    clock: SystemClock,
+    orders: Orders,
+    heads: list[Any],
+    live: list[Any],
+) -> Snapshot:
+    """Everything the plan may see now. Costs O(providers + live workers), never O(queue).
+
+    `heads` and `live` are rows of `store.queue`, read in this transaction.
+    """
+    now, wall = clock.monotonic_s(), clock.now_s()
+    waiting = tuple(_waiting(row, memory, now, wall) for row in heads)
+    memory.head_since = {w.job_id: now - w.head_for_s for w in waiting if w.head_for_s is not None}
+    bound = {row.worker_id: row for row in live if row.worker_id is not None}
+    charged: dict[int, dict[str, float]] = {}
+    rows = list(leases.charged(tx))
+    for lease in rows:
+        charged.setdefault(lease.worker_id, {})[lease.pool] = lease.charge_gib
+    living = workers.live(tx)
+    alive = {row.id for row in living}
+    views = tuple(_worker(row, bound.get(row.id), charged.get(row.id, {}), memory, now, wall) for row in living)
+    loose = tuple(
+        LeaseView(row.worker_id, row.slug, row.pool, row.charge_gib, row.state)
+        for row in rows
+        if row.worker_id not in alive
+    )
+    return Snapshot(
+        machine=machine,
+        providers=providers,
+        waiting=waiting,
+        workers=views,
+        leases=loose,
+        breakers=_breakers(tx, wall),
+        overtake_s=orders.overtake_s,
+        draining=orders.draining,
+        stopping=orders.stopping,
+        paused=queue.paused(tx),
+    )
+
+
+def _age(table: dict[int, float], key: int, stamp: str | None, now: float, wall: float) -> float:
+    if key not in table:
+        table[key] = now - max(0.0, wall - seconds(stamp)) if stamp else now
+    return max(0.0, now - table[key])
+
+
+def _waiting(row: Any, memory: Memory, now: float, wall: float) -> Waiting:
+    head_for_s = None
+    if row.head_since_at is not None:
+        head_for_s = _age(memory.head_since, row.id, row.head_since_at, now, wall)
+    return Waiting(
+        slug=row.slug,
+        variant=row.variant,
+        job_id=row.id,
+        priority=row.priority,
+        count=row.count,
+        waited_s=max(0.0, wall - seconds(row.submitted_at)),
+        head_for_s=head_for_s,
+        revision=row.revision,
+    )
+
+
+def _worker(row: Any, job: Any, charges: dict[str, float], memory: Memory, now: float, wall: float) -> WorkerView:
+    state_s = _age(memory.state_since, row.id, row.created_at, now, wall)
+    idle_s = (
+        _age(memory.idle_since, row.id, row.idle_since_at, now, wall) if row.state == "ready" and job is None else 0.0
+    )
+    deadline = memory.deadline.get(row.id)
+    return WorkerView(
+        id=row.id,
+        slug=row.slug,
+        variant=row.variant,
+        revision=row.revision,
+        state=row.state,
+        charges=charges,
+        job_id=job.id if job is not None else None,
+        attempt=job.attempt if job is not None else None,
+        idle_s=idle_s,
+        state_s=state_s,
+        alive_s=max(0.0, now - memory.alive_at.get(row.id, now - state_s)),
+        deadline_in_s=deadline - now if deadline is not None else None,
+        jobs_served=row.jobs_served,
+        retire_after=row.retire_after or "",
+        pinned=bool(row.pinned),
+        shown=row.keeper_pid is not None,
+        cancel=job is not None and job.cancel_requested_at is not None,
+        mode=row.mode,
+    )
+
+
+def _breakers(tx: Connection, wall: float) -> dict[str, Breaker]:
+    open_ones = {}
+    for row in breakers.opened(tx):
+        wait_s = max(0.0, seconds(row.next_try_at) - wall) if row.next_try_at else 0.0
+        open_ones[row.slug] = Breaker(row.slug, row.failures, row.last_error or "", wait_s)
+    return open_ones
