@@ -1,0 +1,56 @@
+"""`cancel`: what changes jobs that are there."""
+
+from __future__ import annotations
+
+import os
+
+from scheduler.cli import ids as names
+from scheduler.cli import say
+from scheduler.cli.fast import Call
+from scheduler.client import Client
+from scheduler.errors import UsageError
+
+ASK_ABOVE = 20
+
+
+def cancel(call: Call) -> int:
+    """Cancel the jobs that a call names; says per job what became of it."""
+    client = Client()
+    chosen = names.needed(call, client.paths)
+    if call.flag("dry_run"):
+        say.note(f"would cancel {len(chosen)} jobs")
+        for job_id in chosen:
+            say.out(str(job_id))
+        return 0
+    if not chosen:
+        say.note("no job matches; nothing was cancelled")
+        return 0
+    if len(chosen) > ASK_ABOVE and not call.flag("yes"):
+        confirm(f"cancel {len(chosen)} jobs?")
+    done = client.cancel(chosen)
+    if call.flag("json"):
+        rows = [{"id": job_id, "before": before, "state": now} for job_id, before, now in done]
+        say.out(say.document({"schema_version": 1, "jobs": rows}))
+        return 0
+    changed = [row for row in done if row[1] != row[2]]
+    asked = [row for row in done if row[1] == row[2] == "running"]
+    for job_id, before, now in done[:ASK_ABOVE]:
+        if before != now:
+            say.note(f"job {job_id}: {now}")
+        elif now == "running":
+            say.note(f"job {job_id}: running, its worker is asked to stop")
+        else:
+            say.note(f"job {job_id}: {now} already, nothing changed")
+    if len(done) > ASK_ABOVE:
+        rest = len(done) - len(changed) - len(asked)
+        say.note(f"{len(changed)} cancelled, {len(asked)} running and asked to stop, {rest} had ended already")
+    return 2 if not changed and not asked and all(before != "cancelled" for _id, before, _now in done) else 0
+
+
+def confirm(question: str) -> None:
+    """Ask on a terminal; UsageError where there is none to ask or the answer is no."""
+    if not os.isatty(0) or not os.isatty(2):
+        raise UsageError(f"{question} Nobody can be asked here; --yes says so at once, --dry-run shows them")
+    os.write(2, f"{question} [y/N] ".encode())
+    if os.read(0, 64).strip().lower() not in (b"y", b"yes"):
+        raise UsageError("nothing was done")

@@ -1,0 +1,60 @@
+"""`schedq db ...`: check, back up and upgrade the queue's database."""
+
+from __future__ import annotations
+
+import os
+
+from scheduler.cli import say
+from scheduler.cli.fast import Call
+from scheduler.config import Paths
+from scheduler.errors import Corrupt, Refused, UsageError
+
+
+def _there(paths: Paths) -> Paths:
+    if not os.path.exists(paths.database):
+        raise UsageError(f"there is no queue in {paths.home} yet; schedq submit or schedq up makes one")
+    return paths
+
+
+def check(call: Call) -> int:
+    """Say whether the database is whole, or what is not (exit 3)."""
+    from scheduler.store import engine
+
+    paths = _there(Paths())
+    faults = engine.check(paths)
+    if call.flag("json"):
+        say.out(say.document({"schema_version": 1, "database": paths.database, "whole": not faults, "faults": faults}))
+    else:
+        say.out("\n".join(map(say.plain, faults)) if faults else f"{paths.database} is whole")
+    return Corrupt.exit_code if faults else 0
+
+
+def backup(call: Call) -> int:
+    """Write a whole copy and print its path."""
+    from scheduler.clock import now_at
+    from scheduler.store import engine
+
+    paths = _there(Paths())
+    given = call.text("target")
+    stamp = now_at().replace(":", "").replace(".", "-")
+    target = os.path.abspath(given) if given else os.path.join(paths.backups, f"queue-{stamp}.db")
+    if os.path.lexists(target):
+        raise Refused(f"{target} exists; a backup takes nothing's place, choose another name")
+    if not given:
+        os.makedirs(paths.backups, mode=0o700, exist_ok=True)
+    engine.backup(paths, target)
+    say.out(target)
+    return 0
+
+
+def upgrade(_call: Call) -> int:
+    """Bring the schema to this version's; a scheduler that runs must go first."""
+    from scheduler import wake
+    from scheduler.store import engine
+
+    paths = Paths()
+    if wake.scheduler_runs(paths):
+        raise Refused("a scheduler runs; schedq restart upgrades and keeps the workers, or schedq down first")
+    saved = engine.upgrade(paths)
+    say.note(f"{paths.database} has this version's schema" + (f"; as it was: {saved}" if saved else ""))
+    return 0

@@ -1,0 +1,124 @@
+"""From argv to values by the table of verbs, without a framework; and what every verb is given: a Call."""
+
+from __future__ import annotations
+
+from scheduler.cli.grammar import Option, Verb, nearest
+from scheduler.errors import UsageError
+
+
+class Call:
+    """One call of a verb: its values by key, as they were typed."""
+
+    __slots__ = ("values", "verb")
+
+    def __init__(self, verb: str, values: dict[str, object]) -> None:
+        self.verb, self.values = verb, values
+
+    def flag(self, key: str) -> bool:
+        """Whether a flag was given."""
+        return bool(self.values.get(key))
+
+    def text(self, key: str) -> str | None:
+        """The value of an option or of a single argument, None if it was not given."""
+        value = self.values.get(key)
+        return None if value is None else str(value)
+
+    def many(self, key: str) -> list[str]:
+        """All values of what can be given again."""
+        value = self.values.get(key)
+        return [str(each) for each in value] if isinstance(value, list) else []
+
+    def whole(self, key: str) -> int | None:
+        """A whole number, None if it was not given. UsageError if it is none."""
+        value = self.text(key)
+        if value is None:
+            return None
+        try:
+            return int(value)
+        except ValueError:
+            raise UsageError(f"--{key.replace('_', '-')} {value!r} is not a whole number") from None
+
+    def duration_s(self, key: str) -> float | None:
+        """A duration in seconds, None if it was not given. UsageError without a unit."""
+        value = self.text(key)
+        if value is None:
+            return None
+        from scheduler.config import duration_s
+
+        return duration_s(value, f"--{key.replace('_', '-')}")
+
+
+def parse(verb: Verb, argv: list[str]) -> Call:
+    """The values that argv gives to a verb's arguments and options; options may come anywhere before `--`."""
+    named: dict[str, Option] = {}
+    for option in verb.options:
+        named[option.flag] = option
+        if option.short:
+            named[option.short] = option
+    values: dict[str, object] = {}
+    plain: list[str] = []
+    at, end = 0, len(argv)
+    while at < end:
+        word = argv[at]
+        at += 1
+        if word == "--":
+            plain.extend(argv[at:])
+            break
+        if len(word) < 2 or word[0] != "-":
+            plain.append(word)
+            continue
+        if word[1] == "-":
+            flag, equals, given = word.partition("=")
+            attached: str | None = given if equals else None
+        else:
+            flag, attached = word[:2], word[2:] or None
+        found = named.get(flag)
+        if found is None:
+            raise UsageError(f"{verb.name} has no option {flag}" + (nearest(flag, list(named)) or _see(verb)))
+        if not found.metavar:
+            if attached is None:
+                values[found.key] = True
+                continue
+            if word[1] == "-":
+                raise UsageError(f"{flag} takes no value, and {attached!r} was given; write {flag} alone")
+            values[found.key] = True
+            at -= 1
+            argv = [*argv[:at], "-" + attached, *argv[at + 1 :]]
+            continue
+        if attached is None:
+            if at >= end:
+                raise UsageError(f"{flag} needs a value: {flag} {found.metavar}")
+            attached = argv[at]
+            at += 1
+        if found.many:
+            values.setdefault(found.key, []).append(attached)  # type: ignore[attr-defined]
+        else:
+            values[found.key] = attached
+    _place(verb, plain, values)
+    return Call(verb.name, values)
+
+
+def _see(verb: Verb) -> str:
+    return f"; schedq {verb.name} --help lists them"
+
+
+def _place(verb: Verb, plain: list[str], values: dict[str, object]) -> None:
+    rest = plain
+    for argument in verb.arguments:
+        take = len(rest) if argument.many else min(1, len(rest))
+        if take < argument.least:
+            raise UsageError(f"{verb.name} needs {argument.metavar} ({argument.help}){_see(verb)}")
+        if argument.many:
+            values[argument.key] = rest[:take]
+        elif take:
+            values[argument.key] = rest[0]
+        rest = rest[take:]
+    if rest:
+        raise UsageError(f"{verb.name} does not take {rest[0]!r}{_see(verb)}")
+
+
+def carry_out(verb: Verb, call: Call) -> int:
+    """Import the verb's function and answer with its exit code."""
+    module, _, function = verb.run.partition(":")
+    code = getattr(__import__("scheduler.cli." + module, fromlist=[function]), function)(call)
+    return int(code or 0)

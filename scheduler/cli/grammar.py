@@ -1,0 +1,348 @@
+"""Every verb of the command line: its arguments, options, help and examples, as one table.
+
+The fast parser reads argv by it and the Typer commands are made from it, so that they cannot disagree.
+Standard library only, and nothing slow of it.
+"""
+
+from __future__ import annotations
+
+
+class Argument:
+    """Words without a flag: `least` of them at least, one at most unless `many`."""
+
+    __slots__ = ("help", "key", "least", "many", "metavar")
+
+    def __init__(self, metavar: str, help: str, *, least: int = 1, many: bool = False) -> None:
+        self.metavar, self.help, self.least, self.many = metavar, help, least, many
+        self.key = metavar.lower()
+
+
+class Option:
+    """A flag, which takes a value when it has a `metavar`, and can be given again when it is `many`."""
+
+    __slots__ = ("flag", "help", "key", "many", "metavar", "short")
+
+    def __init__(self, flag: str, metavar: str, help: str, *, many: bool = False, short: str = "") -> None:
+        self.flag, self.metavar, self.help, self.many, self.short = flag, metavar, help, many, short
+        self.key = flag[2:].replace("-", "_")
+
+
+class Verb:
+    """One command: what it takes, and `module:function` of scheduler.cli that carries it out."""
+
+    __slots__ = ("arguments", "examples", "fast", "name", "options", "panel", "run", "summary", "told")
+
+    def __init__(
+        self,
+        name: str,
+        run: str,
+        summary: str,
+        *,
+        told: str = "",
+        arguments: tuple[Argument, ...] = (),
+        options: tuple[Option, ...] = (),
+        examples: tuple[str, ...] = (),
+        panel: str = "",
+        fast: bool = False,
+    ) -> None:
+        self.name, self.run, self.summary, self.told = name, run, summary, told
+        self.arguments, self.options, self.examples = arguments, options, examples
+        self.panel, self.fast = panel, fast
+
+
+EVERYDAY, MORE, HIDDEN = "Jobs and the scheduler", "More", "hidden"
+
+JSON = Option("--json", "", "print JSON for programs instead of text")
+SLUG = Argument("SLUG", "provider, or provider:variant")
+JOB = Argument("ID", "a job: its id, or `last`")
+IDS = Argument("IDS", "jobs: 7, 3-9,12 or last", least=0, many=True)
+REQUEST = (
+    Option("--param", "NAME=VALUE", "set one parameter of the provider", many=True),
+    Option("--name", "NAME", "call the job so; otherwise the input's file stem"),
+    Option("--out", "PATH", "where outputs go; may hold {name} {id} {slug} {batch}"),
+    Option("--priority", "N", "higher goes first; 0 unless given, may be negative"),
+    Option("--key", "KEY", "the same key is the same job: a second call finds the first one's"),
+    Option("--batch", "BATCH", "a name that jobs submitted together share"),
+    Option("--overwrite", "", "let the outputs take the place of what is at the destination"),
+    Option("--example", "", "take the input that came with the provider"),
+)
+FILTERS = (
+    Option("--batch", "BATCH", "jobs of this batch"),
+    Option("--slug", "SLUG", "jobs of this provider"),
+    Option("--state", "STATE", "jobs in this state: queued, held, running, succeeded, failed ..."),
+    Option("--outcome", "KIND", "jobs that ended so: error, refused, crashed, over_budget ..."),
+    Option("--name", "GLOB", "jobs whose name matches"),
+    Option("--mine", "", "jobs that I submitted"),
+    Option("--since", "DURATION", "jobs submitted in the last DURATION, like 12h"),
+)
+
+TABLE = (
+    Verb(
+        "run",
+        "requests:run",
+        "Submit one request, wait for it, and print the worker's reply.",
+        told="Installs the provider and starts a scheduler where that is missing. Ctrl-C cancels the job; a hang-up "
+        "or --timeout leaves it, and --key finds it again.",
+        arguments=(SLUG, Argument("INPUT", "the input file; - reads it from stdin", least=0)),
+        options=(*REQUEST, Option("--timeout", "DURATION", "stop waiting after this long (exit 124)"), JSON),
+        examples=("schedq run boltz complex.yaml --out results/complex", "schedq run boltz --example"),
+        panel=EVERYDAY,
+        fast=True,
+    ),
+    Verb(
+        "submit",
+        "requests:submit",
+        "Queue one job for each input, durably, and print the ids.",
+        told="Every input is checked before any is queued. Works while no scheduler runs.",
+        arguments=(SLUG, Argument("INPUT", "input files or globs; - reads stdin", least=0, many=True)),
+        options=(
+            *REQUEST,
+            Option("--timeout", "DURATION", "the longest that one attempt may take, wall time"),
+            Option("--hold", "", "keep it from starting until it is released"),
+            JSON,
+        ),
+        examples=("schedq submit boltz complex.yaml", "schedq submit esm2:t33_650M '*.json' --out 'out/{name}'"),
+        panel=EVERYDAY,
+        fast=True,
+    ),
+    Verb(
+        "status",
+        "reading:status",
+        "The pools, who holds them, what runs, and what waits and why.",
+        arguments=(IDS,),
+        options=(*FILTERS, JSON),
+        examples=("schedq status", "schedq status 3-9 --json", "schedq status --batch night --state failed"),
+        panel=EVERYDAY,
+        fast=True,
+    ),
+    Verb(
+        "show",
+        "reading:show",
+        "Everything that is known of one job.",
+        arguments=(JOB,),
+        options=(JSON,),
+        examples=("schedq show 7", "schedq show last --json"),
+        panel=MORE,
+        fast=True,
+    ),
+    Verb(
+        "log",
+        "reading:log",
+        "What the worker wrote during the job's last attempt.",
+        arguments=(JOB,),
+        options=(
+            Option("--follow", "", "go on until the job ends", short="-f"),
+            Option("--attempt", "N", "another attempt than the last"),
+        ),
+        examples=("schedq log 7", "schedq log last -f"),
+        panel=EVERYDAY,
+        fast=True,
+    ),
+    Verb(
+        "result",
+        "reading:result",
+        "Print a job's reply, or a part of it, or write it to a file.",
+        arguments=(JOB,),
+        options=(
+            Option("--pointer", "P", "only the part at this JSON pointer, like /designs/0/score"),
+            Option("--output", "PATH", "write there: a file, or a folder that also gets the outputs", short="-o"),
+            JSON,
+        ),
+        examples=("schedq result 7", "schedq result 7 --pointer /pdb -o model.pdb"),
+        panel=EVERYDAY,
+        fast=True,
+    ),
+    Verb(
+        "wait",
+        "reading:wait",
+        "Wait until jobs have ended; never cancels them.",
+        told="Exit 0 if all succeeded, 1 if one did not, 124 when the time is over.",
+        arguments=(IDS,),
+        options=(*FILTERS, Option("--timeout", "DURATION", "stop waiting after this long"), JSON),
+        examples=("schedq wait 3-9,12 --timeout 2h", "schedq wait --batch night"),
+        panel=EVERYDAY,
+        fast=True,
+    ),
+    Verb(
+        "cancel",
+        "changing:cancel",
+        "Cancel jobs, waiting or running.",
+        arguments=(IDS,),
+        options=(
+            *FILTERS,
+            Option("--dry-run", "", "say which jobs it would be, and cancel none"),
+            Option("--yes", "", "do not ask, however many they are"),
+            JSON,
+        ),
+        examples=("schedq cancel 7", "schedq cancel --batch night --state queued --dry-run"),
+        panel=EVERYDAY,
+        fast=True,
+    ),
+    Verb(
+        "up",
+        "lifecycle:up",
+        "Start the scheduler of this queue; it survives the logout.",
+        options=(
+            Option("--foreground", "", "stay in this terminal, log to stderr"),
+            Option("--takeover", "", "end a scheduler that is stopped or does not answer, and take its place"),
+        ),
+        examples=("schedq up", "schedq up --foreground"),
+        panel=EVERYDAY,
+    ),
+    Verb(
+        "down",
+        "lifecycle:down",
+        "Stop the scheduler and its workers, after what runs has ended.",
+        options=(Option("--now", "", "do not wait for running jobs: they return to the queue, uncounted"),),
+        examples=("schedq down", "schedq down --now"),
+        panel=EVERYDAY,
+    ),
+    Verb(
+        "serve",
+        "lifecycle:serve",
+        "Be the scheduler that `up` started in the background.",
+        options=(Option("--auto-down", "", "end after a time with nothing to do (setting auto_down)"),),
+        examples=("schedq serve",),
+        panel=HIDDEN,
+    ),
+    Verb(
+        "restart",
+        "lifecycle:restart",
+        "Hand over to a new scheduler; workers stay, busy and idle.",
+        examples=("schedq restart",),
+        panel=MORE,
+    ),
+    Verb(
+        "install",
+        "providers:install",
+        "Build the environments that providers declare.",
+        arguments=(Argument("SLUGS", "providers", many=True),),
+        examples=("schedq install boltz",),
+        panel=MORE,
+    ),
+    Verb(
+        "version",
+        "about:version",
+        "The versions of schedq, Python and SQLite, and where they lie.",
+        options=(JSON,),
+        examples=("schedq version --json",),
+        panel=MORE,
+    ),
+    Verb(
+        "workers list",
+        "workers:list_workers",
+        "The resident workers: their states, charges and idle times.",
+        options=(JSON,),
+        examples=("schedq workers", "schedq workers list --json"),
+    ),
+    Verb(
+        "providers list",
+        "providers:list_providers",
+        "Every provider that can be asked, and what it costs.",
+        options=(JSON,),
+        examples=("schedq providers list",),
+    ),
+    Verb(
+        "providers show",
+        "providers:show",
+        "All that one provider declares.",
+        arguments=(SLUG,),
+        options=(JSON,),
+        examples=("schedq providers show boltz",),
+    ),
+    Verb(
+        "providers check",
+        "providers:check",
+        "Read all manifests and say what is wrong, missing or odd.",
+        arguments=(Argument("SLUGS", "providers; all unless given", least=0, many=True),),
+        options=(JSON,),
+        examples=("schedq providers check", "schedq providers check boltz"),
+    ),
+    Verb(
+        "db check",
+        "database:check",
+        "Whether SQLite and the queue's own rules find the database whole.",
+        options=(JSON,),
+        examples=("schedq db check",),
+    ),
+    Verb(
+        "db backup",
+        "database:backup",
+        "Write a whole copy of the database while the queue is in use.",
+        arguments=(Argument("TARGET", "the file to write; among the queue's backups unless given", least=0),),
+        examples=("schedq db backup", "schedq db backup /mnt/safe/queue.db"),
+    ),
+    Verb(
+        "db upgrade",
+        "database:upgrade",
+        "Bring the database to this version, after a backup.",
+        examples=("schedq db upgrade",),
+    ),
+    Verb(
+        "config show",
+        "settings:show",
+        "Every setting, its value, and where that came from.",
+        options=(JSON,),
+        examples=("schedq config show",),
+    ),
+)
+
+VERBS = {verb.name: verb for verb in TABLE}
+
+GROUPS = {
+    "workers": ("The resident workers.", "list"),
+    "providers": ("What can be asked: the catalog of manifests.", "list"),
+    "db": ("The queue's database.", ""),
+    "config": ("Settings and their origins.", "show"),
+}
+"""Group -> what it is about, and the verb that its bare name stands for (or none)."""
+
+
+FRONT = ("--help", "-h", "--version", "--install-completion", "--show-completion")
+"""What may be asked without a verb."""
+
+
+def words() -> list[str]:
+    """Every first word of a call: verbs and groups."""
+    return [verb.name for verb in TABLE if " " not in verb.name and verb.panel != HIDDEN] + list(GROUPS)
+
+
+def nearest(word: str, known: list[str]) -> str:
+    """`; did you mean X?` for a slip of a known word, else an empty string."""
+    import difflib
+
+    near = difflib.get_close_matches(word, known, n=1)
+    return f"; did you mean {near[0]}?" if near else ""
+
+
+def verb_of(argv: list[str]) -> tuple[Verb | None, list[str]]:
+    """The verb that argv asks for, and the rest of argv; None when it asks for help of more than one verb.
+
+    No word, or options alone, is `status`. UsageError for a word that is neither verb nor group.
+    """
+    from scheduler.errors import UsageError
+
+    if not argv or (argv[0].startswith("-") and argv[0] not in FRONT):
+        return VERBS["status"], argv
+    first, rest = argv[0], argv[1:]
+    if first == "help":
+        return None, [*rest, "--help"]
+    if first == "--version":
+        return VERBS["version"], rest
+    if first in VERBS:
+        return VERBS[first], rest
+    if first in GROUPS:
+        inside = [name.split(" ")[1] for name in VERBS if name.startswith(first + " ")]
+        if rest and not rest[0].startswith("-"):
+            if rest[0] not in inside:
+                hint = nearest(rest[0], inside) or f"; it has {', '.join(inside)}"
+                raise UsageError(f"no verb {rest[0]!r} in {first}{hint}")
+            return VERBS[f"{first} {rest[0]}"], rest[1:]
+        default = GROUPS[first][1]
+        if default and "--help" not in rest and "-h" not in rest:
+            return VERBS[f"{first} {default}"], rest
+        return None, argv if rest else [first, "--help"]
+    if first in FRONT:
+        return None, argv
+    hint = nearest(first, words()) or "; schedq --help lists them"
+    raise UsageError(f"no verb {first!r}{hint}")

@@ -1,0 +1,96 @@
+"""Which jobs a call means: `7`, `3-9,12`, `last`, or filters."""
+
+from __future__ import annotations
+
+from scheduler.cli.fast import Call
+from scheduler.config import Paths
+from scheduler.errors import NoSuchJob, UsageError
+
+FILTERS = ("batch", "slug", "state", "outcome", "name", "mine", "since")
+STATES = ("queued", "held", "admitted", "running", "succeeded", "failed", "cancelled", "timed_out", "refused")
+OUTCOMES = (
+    "ok", "error", "refused", "no_outputs", "no_accelerator", "quarantined", "interrupted", "over_budget", "crashed",
+    "timed_out", "no_reply", "lost", "cancelled", "input_changed", "later_expired", "parent_failed",
+)  # fmt: skip
+MOST = 1_000_000
+
+
+def numbers(words: list[str], paths: Paths) -> list[int]:
+    """The ids that words name, in order and once each. UsageError for what is no id, NoSuchJob for an empty queue."""
+    found: dict[int, None] = {}
+    for word in words:
+        for part in word.split(","):
+            for job_id in _range(part.strip(), word, paths):
+                found[job_id] = None
+    return list(found)
+
+
+def one(word: str, paths: Paths) -> int:
+    """The single id that a word names."""
+    found = numbers([word], paths)
+    if len(found) != 1:
+        raise UsageError(f"{word!r} names {len(found)} jobs, and this takes one")
+    return found[0]
+
+
+def _range(part: str, word: str, paths: Paths) -> range:
+    from scheduler.store import peek
+
+    if part == "last":
+        last = peek.last_id(paths)
+        if last is None:
+            raise NoSuchJob(f"no job in {paths.home} yet; schedq submit makes one")
+        return range(last, last + 1)
+    first, dash, last_word = part.partition("-")
+    if not _is_number(first) or (dash and not _is_number(last_word)):
+        raise UsageError(f"{word!r} is no job id; write 7, 3-9,12 or last")
+    low, high = int(first), int(last_word) if dash else int(first)
+    if high < low:
+        raise UsageError(f"{word!r} runs backwards; write {high}-{low}")
+    if high - low >= MOST:
+        raise UsageError(f"{word!r} names more than {MOST} jobs; use filters like --batch")
+    return range(low, high + 1)
+
+
+def _is_number(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= 18
+
+
+def filters(call: Call) -> dict[str, object]:
+    """The filters that a call gives, as store.peek.ids takes them."""
+    given: dict[str, object] = {key: call.values[key] for key in FILTERS if call.values.get(key)}
+    since_s = call.duration_s("since")
+    if since_s is not None:
+        from scheduler.clock import now_s, stamp
+
+        given["since"] = stamp(now_s() - since_s)
+    if given.pop("mine", False):
+        from scheduler.store import identity
+
+        given["user"] = identity.user()
+    for key, words in (("state", STATES), ("outcome", OUTCOMES)):
+        if key in given and given[key] not in words:
+            raise UsageError(f"--{key} {given[key]!r} is none of {', '.join(words)}")
+    return given
+
+
+def chosen(call: Call, paths: Paths) -> list[int] | None:
+    """The jobs of a call by ids or filters; None if it gave neither. UsageError if it gave both."""
+    words, given = call.many("ids"), filters(call)
+    if words and given:
+        raise UsageError(f"{call.verb} takes ids or filters, not both: leave out the filters or the ids")
+    if words:
+        return numbers(words, paths)
+    if given:
+        from scheduler.store import peek
+
+        return peek.ids(paths, given)
+    return None
+
+
+def needed(call: Call, paths: Paths) -> list[int]:
+    """The jobs of a call, which must name some."""
+    found = chosen(call, paths)
+    if found is None:
+        raise UsageError(f"{call.verb} needs jobs: ids like 7 or 3-9,12 or last, or filters like --batch NAME")
+    return found

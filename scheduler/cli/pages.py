@@ -1,0 +1,232 @@
+"""Pages for people: the queue, one job, the workers; lines of at most 80 columns."""
+
+from __future__ import annotations
+
+from scheduler.cli.say import cut, fill, gib, paint, plain, span, wrap
+from scheduler.clock import now_s, seconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+    Row = dict[str, Any]
+
+LIVE, WAITING = ("admitted", "running"), ("queued", "held")
+SHOWN_RUNNING, SHOWN_ENDED, SHOWN_GROUPS = 20, 5, 20
+COLOURS = {"succeeded": "green", "failed": "red", "timed_out": "red", "refused": "red", "cancelled": "yellow"}
+
+
+def status(whole: Row) -> list[str]:
+    """The status page."""
+    jobs, now = whole["jobs"], seconds(whole["at"])
+    lines = [_scheduler(whole["scheduler"], now), *_pools(whole, now)]
+    if whole["workers"]:
+        lines += ["", *workers(whole["workers"])]
+    lines += _others(whole.get("others") or [])
+    running = [job for job in jobs if job["state"] in LIVE]
+    waiting = [job for job in jobs if job["state"] in WAITING]
+    ended = [job for job in jobs if job["state"] not in LIVE + WAITING]
+    counts = whole.get("counts") or {}
+    if running:
+        lines += ["", _head("running", max(len(running), sum(counts.get(each, 0) for each in LIVE)))]
+        lines += [_running(job, now) for job in running[:SHOWN_RUNNING]]
+        lines += _more(len(running) - SHOWN_RUNNING)
+    if waiting:
+        lines += ["", _head("waiting", max(len(waiting), sum(counts.get(each, 0) for each in WAITING)))]
+        lines += _waiting(waiting, now)
+        lines += _more(int(whole.get("waiting_more") or 0) + int(whole.get("held_more") or 0))
+    if ended:
+        newest = sorted(ended, key=lambda job: job["ended_at"] or "", reverse=True)
+        lines += ["", paint("recently ended", "bold"), *(_ended(job, now) for job in newest[:SHOWN_ENDED])]
+    if not jobs:
+        lines += [
+            "",
+            "The queue is empty. What can be asked: schedq providers list",
+            "                    A first request:   schedq run PROVIDER --example",
+        ]
+    return lines
+
+
+def _head(word: str, count: int) -> str:
+    return paint(word, "bold") + f" ({count})"
+
+
+def _more(count: int) -> list[str]:
+    return [f"       and {count} more"] if count > 0 else []
+
+
+def _scheduler(scheduler: Row, now: float) -> str:
+    if not scheduler["running"]:
+        return paint("no scheduler runs", "yellow")
+    since = scheduler.get("since_at")
+    up = f", up for {span(now - seconds(since))}" if since else ""
+    return f"scheduler {scheduler.get('pid') or '(pid unknown)'}{up}"
+
+
+def _pools(whole: Row, now: float) -> list[str]:
+    pools = whole["pools"]
+    if not pools:
+        return ["pools: not recorded yet; the scheduler reads the machine when it starts"]
+    lines = [
+        "",
+        paint(f"{'pool, GiB':22}{'capacity':>9}{'reserve':>9}{'charged':>9}{'owed':>8}{'live':>8}", "bold")
+        + "  source",
+    ]
+    for pool in pools:
+        figures = (
+            f"{gib(pool['capacity_gib']):>9}{gib(pool['reserve_gib']):>9}{gib(pool['charged_gib']):>9}"
+            f"{gib(pool['owed_gib']):>8}{gib(pool['live_gib']):>8}"
+        )
+        lines.append(f"{fill(pool['id'], 22)}{figures}  {cut(str(pool.get('live_source') or ''), 13)}".rstrip())
+    at = whole.get("facts_at")
+    if at and now - seconds(at) > 5:
+        lines.append(paint(f"as of {span(now - seconds(at))} ago", "dim"))
+    return lines
+
+
+def _others(others: list[Row]) -> list[str]:
+    if not others:
+        return []
+    lines = ["", paint("other processes on these pools", "bold")]
+    for other in others[:5]:
+        used = f"{gib(other.get('used_gib')):>7} GiB"
+        who = f"{other['pid']:>8} {fill(str(other.get('user') or '?'), 10)}"
+        lines.append(
+            f"{who} {fill(str(other.get('pool') or ''), 14)}{used}  {cut(str(other.get('command') or ''), 33)}".rstrip()
+        )
+    return lines + _more(len(others) - 5)
+
+
+def workers(rows: list[Row]) -> list[str]:
+    """A table of workers."""
+    head = f"{'worker':>6}  {'provider':20}{'state':10}{'pid':>8}{'charge':>9}{'used':>8}{'idle':>9}{'jobs':>6}"
+    lines = [paint(head, "bold")]
+    for row in rows:
+        charges = row["charges"]
+        charge = sum(each["charge_gib"] or 0.0 for each in charges)
+        used = [each["used_gib"] for each in charges if each.get("used_gib") is not None]
+        lines.append(
+            f"{row['id']:>6}  {fill(_provider(row), 19)} {fill(row['state'], 10)}{row.get('pid') or '-':>8}"
+            f"{gib(charge):>9}{gib(sum(used) if used else None):>8}{span(row.get('idle_s')):>9}"
+            f"{row.get('jobs_served') or 0:>6}"
+        )
+    return lines
+
+
+def _provider(row: Row) -> str:
+    slug, variant = str(row["slug"]), row.get("variant")
+    return f"{slug}:{variant}" if variant and ":" not in slug else slug
+
+
+def _running(job: Row, now: float) -> str:
+    since = job.get("started_at") or job["submitted_at"]
+    took = span(now - seconds(since)) if job["state"] == "running" else "starting"
+    return f"{_begin(job)} {took:>9}  {cut(_progress(job), 22)}".rstrip()
+
+
+def _begin(job: Row) -> str:
+    return f"{job['id']:>6}  {fill(_provider(job), 17)} {fill(str(job['name']), 20)}"
+
+
+def _progress(job: Row) -> str:
+    progress = job.get("progress") or {}
+    done, total = progress.get("done"), progress.get("total")
+    words = [] if done is None else [f"{done:g}/{total:g}" if total else f"{done:g}"]
+    if job.get("ends_in_s") is not None:
+        words.append(f"{span(job['ends_in_s'])} left")
+    if progress.get("message"):
+        words.append(str(progress["message"]))
+    return " ".join(words)
+
+
+def _waiting(jobs: list[Row], now: float) -> list[str]:
+    groups: dict[tuple[str, str, str], list[Row]] = {}
+    for job in jobs:
+        reason = job.get("reason") or {}
+        groups.setdefault((_provider(job), reason.get("ruling") or "", reason.get("text") or ""), []).append(job)
+    lines = []
+    for (_provider_name, word, text), members in list(groups.items())[:SHOWN_GROUPS]:
+        first = members[0]
+        others = f"+{len(members) - 1} more" if len(members) > 1 else ""
+        waited = span(now - seconds(first["submitted_at"]))
+        lines.append(f"{_begin(first)} {waited:>9}  {others}".rstrip())
+        why = text or "the scheduler has not looked at it yet"
+        lines += wrap(f"{word}: {why}" if word and not why.startswith(word) else why, " " * 8)
+    return lines + _more(len(groups) - SHOWN_GROUPS)
+
+
+def _ended(job: Row, now: float) -> str:
+    ago = f"{span(now - seconds(job['ended_at']))} ago" if job.get("ended_at") else ""
+    state = paint(fill(job["state"].replace("_", " "), 10), COLOURS.get(job["state"], ""))
+    return f"{_begin(job)} {state} {ago:>12}".rstrip()
+
+
+def jobs(rows: list[Row]) -> list[str]:
+    """A table of jobs that were asked for."""
+    if not rows:
+        return ["no job matches"]
+    now = now_s()
+    lines = [paint(f"{'id':>6}  {'provider':17} {'name':20} {'state':10} {'for':>9}", "bold")]
+    for row in rows:
+        since = row.get("ended_at") or row.get("started_at") or row["submitted_at"]
+        state = paint(fill(row["state"].replace("_", " "), 10), COLOURS.get(row["state"], ""))
+        told = _progress(row) if row["state"] == "running" else ""
+        lines.append(f"{_begin(row)} {state} {span(now - seconds(since)):>9}  {cut(told, 11)}".rstrip())
+        lines += [paint(each, "dim") for each in wrap(_because(row), " " * 8)]
+    return lines
+
+
+def _because(row: Row) -> str:
+    if row["state"] in WAITING:
+        return str((row.get("reason") or {}).get("text") or "")
+    outcome = row.get("outcome") or {}
+    return (
+        f"{outcome['kind']}: {outcome.get('text') or ''}".rstrip(": ")
+        if outcome.get("kind") not in (None, "ok")
+        else ""
+    )
+
+
+def job(row: Row) -> list[str]:
+    """Everything of one job."""
+    outcome, reason = row.get("outcome") or {}, row.get("reason") or {}
+    lines = [paint(f"job {row['id']}", "bold") + f"  {plain(_provider(row))}  {plain(str(row['name']))}"]
+    lines += _field("state", row["state"].replace("_", " "))
+    if row["state"] in WAITING:
+        lines += _field("why", f"{reason.get('ruling') or ''}: {reason.get('text') or ''}".strip(": "))
+    if outcome.get("kind"):
+        lines += _field("outcome", f"{outcome['kind']}: {outcome.get('text') or ''}".rstrip(": "))
+    for key, told in (("user", "user"), ("batch", "batch"), ("key", "key"), ("priority", "priority")):
+        if row.get(key):
+            lines += _field(told, str(row[key]))
+    for key in ("submitted_at", "started_at", "ended_at"):
+        if row.get(key):
+            lines += _field(key[:-3], str(row[key]))
+    if row.get("params"):
+        lines += _field("params", ", ".join(f"{name}={value}" for name, value in row["params"].items()))
+    if row.get("input_name"):
+        lines += _field(
+            "input", f"{row['input_name']}, {row.get('input_bytes', '?')} bytes, sha256 {str(row['input_sha256'])[:16]}"
+        )
+    folder = (row.get("result") or {}).get("destination") or row.get("out")
+    if folder:
+        lines += _field("outputs", str(folder))
+    if row["state"] == "running" and _progress(row):
+        lines += _field("progress", _progress(row))
+    for attempt in row.get("attempts") or []:
+        words = [str(attempt.get("outcome") or "under way"), str(attempt.get("outcome_text") or "")]
+        lines += _field(f"attempt {attempt['attempt']}", ": ".join(word for word in words if word))
+    story = row.get("story") or []
+    if story:
+        lines += ["", paint("story", "bold")]
+    for event in story:
+        lines += wrap(f"{str(event['at'])[:19]}  {event['event']}  {event.get('text') or ''}".rstrip(), "  ")
+    return lines
+
+
+def _field(name: str, value: str) -> list[str]:
+    first, *rest = wrap(value, "") or [""]
+    if 11 + len(first) > 80 or rest:
+        body = wrap(value, " " * 11)
+        return [fill(name, 10) + " " + body[0].lstrip(), *body[1:]]
+    return [fill(name, 10) + " " + first]

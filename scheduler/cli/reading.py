@@ -1,0 +1,210 @@
+"""`status`, `show`, `result`, `log`, `wait`: what reads jobs and changes nothing."""
+
+from __future__ import annotations
+
+import os
+
+from scheduler import wake
+from scheduler.cli import ids as names
+from scheduler.cli import say
+from scheduler.cli.fast import Call
+from scheduler.client import ENDED, Client, at_pointer
+from scheduler.config import Paths
+from scheduler.errors import NoSuchJob, Refused, SchedqError, Temporary, UsageError
+from scheduler.store import peek
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+FOLLOW_S, SHOWN = 0.3, 200
+
+
+def status(call: Call) -> int:
+    """The whole queue, or the jobs that are named."""
+    paths = Paths()
+    chosen = names.chosen(call, paths)
+    whole = peek.status(paths)
+    left_out = 0
+    if chosen is not None:
+        if not call.flag("json"):
+            left_out = max(0, len(chosen) - SHOWN)
+        whole["jobs"] = _jobs(paths, chosen[left_out:], asked=bool(call.many("ids")))
+    if call.flag("json"):
+        say.out(say.document(whole))
+    else:
+        from scheduler.cli import pages
+
+        say.out("\n".join(pages.status(whole) if chosen is None else pages.jobs(whole["jobs"])))
+    if left_out:
+        say.note(f"the last {SHOWN} of {len(chosen or [])}; --json has all")
+    if not whole["scheduler"]["running"]:
+        say.note("no scheduler runs; start it: schedq up")
+    return 0
+
+
+def _jobs(paths: Paths, chosen: list[int], *, asked: bool) -> list[dict[str, Any]]:
+    found = []
+    for job_id in chosen:
+        try:
+            found.append(peek.job(paths, job_id))
+        except NoSuchJob:
+            if asked:
+                raise
+    return found
+
+
+def show(call: Call) -> int:
+    """Everything of one job."""
+    paths = Paths()
+    job = peek.job(paths, names.one(call.text("id") or "", paths))
+    if call.flag("json"):
+        say.out(say.document(job))
+    else:
+        from scheduler.cli import pages
+
+        say.out("\n".join(pages.job(job)))
+    return 0
+
+
+def result(call: Call) -> int:
+    """A job's reply, whole or in part, on stdout or in a file."""
+    client = Client()
+    reply, folder, job = client.reply(names.one(call.text("id") or "", client.paths))
+    pointer, target = call.text("pointer"), call.text("output")
+    part = reply
+    if pointer is not None:
+        import json
+
+        value = at_pointer(json.loads(reply), pointer)
+        raw = isinstance(value, str) and not call.flag("json")
+        text = value if raw else say.document(value, indent=False if target or call.flag("json") else None)
+        part = text.encode("utf-8", "surrogatepass" if raw else "strict")
+        if not target:
+            say.data(part if raw and text.endswith("\n") else part + b"\n")
+            return 0
+    if target:
+        _write(part, target, folder, job)
+        return 0
+    from scheduler.cli.requests import print_reply
+
+    print_reply(reply, one_line=call.flag("json"))
+    if folder:
+        say.note(f"outputs: {folder}")
+    return 0
+
+
+def _write(part: bytes, target: str, folder: str, job: dict[str, Any]) -> None:
+    """Into a file by temp and rename; into a folder as `<name>.json`, the outputs beside it as `<name>`."""
+    path = os.path.abspath(target)
+    if os.path.isdir(path) or target.endswith("/"):
+        name = str(job["name"]).replace("/", "_") or str(job["id"])
+        os.makedirs(path, exist_ok=True)
+        if folder:
+            _copy(folder, os.path.join(path, name), job)
+        path = os.path.join(path, name + ".json")
+    beside = f"{path}.{os.getpid()}.tmp"
+    try:
+        with open(beside, "wb") as file:
+            file.write(part)
+        os.rename(beside, path)
+    except OSError as error:
+        if os.path.lexists(beside):
+            os.unlink(beside)
+        kind: type[SchedqError] = UsageError if isinstance(error, FileNotFoundError | NotADirectoryError) else Temporary
+        raise kind(f"{path} cannot be written: {error.strerror}; the result is still in the queue") from None
+    say.note(f"wrote {path}")
+
+
+def _copy(folder: str, target: str, job: dict[str, Any]) -> None:
+    import shutil
+
+    if os.path.lexists(target):
+        raise Refused(f"{target} exists; the outputs of job {job['id']} would go there, choose another folder")
+    beside = f"{target}.{os.getpid()}.tmp"
+    try:
+        shutil.copytree(folder, beside, symlinks=True)
+        os.rename(beside, target)
+    except OSError as error:
+        shutil.rmtree(beside, ignore_errors=True)
+        raise Temporary(f"{folder} cannot be copied to {target}: {error}") from None
+    say.note(f"copied the outputs to {target}")
+
+
+def log(call: Call) -> int:
+    """What an attempt's worker wrote, to the end or, followed, until the job ends."""
+    paths = Paths()
+    job_id = names.one(call.text("id") or "", paths)
+    job = peek.job(paths, job_id)
+    wanted, follow = call.whole("attempt"), call.flag("follow")
+    attempt = wanted or int(job["attempt"])
+    if wanted is not None and not 1 <= wanted <= int(job["attempt"]):
+        raise UsageError(f"job {job_id} has {job['attempt']} attempts and no attempt {wanted}")
+    if not follow:
+        path = os.path.join(paths.attempt(job_id, attempt), "log")
+        if not attempt or not os.path.exists(path):
+            if job["state"] not in ENDED:
+                raise Temporary(f"job {job_id} is {job['state']} and has no log yet" + _why(job))
+            raise SchedqError(f"job {job_id} {job['state']} without a log: no worker wrote for it")
+        _pour(path, 0)
+        return 0
+    return _follow(paths, job_id, wanted)
+
+
+def _why(job: dict[str, Any]) -> str:
+    reason = job.get("reason") or {}
+    return f": {reason['text']}" if reason.get("text") else ""
+
+
+def _pour(path: str, at: int) -> int:
+    """Print a log from a byte on; the byte after its end."""
+    try:
+        with open(path, "rb") as file:
+            file.seek(at)
+            while block := file.read(1 << 16):
+                say.data(block)
+                at += len(block)
+    except FileNotFoundError:
+        pass
+    return at
+
+
+def _follow(paths: Paths, job_id: int, wanted: int | None) -> int:
+    line = wake.Line(paths)
+    attempt, at = 0, 0
+    try:
+        line.say(op="watch", jobs=[job_id])
+        while True:
+            job = peek.job(paths, job_id)
+            newest = wanted or int(job["attempt"])
+            path = os.path.join(paths.attempt(job_id, newest), "log")
+            if newest != attempt:
+                if attempt:
+                    _pour(os.path.join(paths.attempt(job_id, attempt), "log"), at)
+                    say.note(f"-- attempt {newest}")
+                attempt, at = newest, 0
+            over = job["state"] in ENDED
+            for _ in range(1 if over else 4):
+                at = _pour(path, at)
+                if over or (line.hear(FOLLOW_S) or {}).get("state") in ENDED:
+                    break
+            if over:
+                return 0
+    finally:
+        line.close()
+
+
+def wait(call: Call) -> int:
+    """Wait until all have ended: 0 if all succeeded, 1 if one did not, 124 when the time is over."""
+    client = Client()
+    timeout_s = call.duration_s("timeout")
+    chosen = names.needed(call, client.paths)
+    states: dict[int, str] = {}
+    for job_id, state in client.ended(chosen, timeout_s):
+        states[job_id] = state
+        if state != "succeeded" and not call.flag("json"):
+            say.note(f"job {job_id} {state.replace('_', ' ')}: schedq show {job_id}")
+    if call.flag("json"):
+        rows = [{"id": job_id, "state": states[job_id]} for job_id in chosen]
+        say.out(say.document({"schema_version": 1, "jobs": rows}))
+    return 0 if all(state == "succeeded" for state in states.values()) else 1

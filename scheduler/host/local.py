@@ -1,0 +1,317 @@
+"""LocalHost: this machine behind the `Host` protocol.
+
+It joins what lies below: the catalog of manifests, the environments, the readings, the keepers. It decides
+nothing about order or room; the loop does, and is told what happened through `poll`.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import queue
+import threading
+from typing import Any
+
+from scheduler import catalog
+from scheduler.clock import monotonic_s, now_at
+from scheduler.config import Paths, Settings
+from scheduler.errors import SchedqError
+from scheduler.host import attempt as attempts
+from scheduler.host import collect, environments
+from scheduler.host.doorbell import Doorbell
+from scheduler.host.machine.sampler import Sampler
+from scheduler.host.machine.snapshot import facts as machine_facts
+from scheduler.host.workers import environment
+from scheduler.host.workers.roster import Launch, Roster, Stored, sweep
+from scheduler.model.host import Adopt, Failed, Gone, HostEvent, Nudged, Park, Replied, Returned, Shown, Task
+from scheduler.model.machine import Machine
+from scheduler.model.outcome import Outcome
+from scheduler.model.provider import Provider
+
+log = logging.getLogger("schedq")
+
+CATALOG_EVERY_S = 1.0
+SILENCE_S = 1.0
+"""How long the exit status of a worker that closed its connection may take to be seen, before it is ended."""
+
+Spec = dict[str, Any]
+
+
+class LocalHost:
+    """All that must run on this machine, for one queue."""
+
+    def __init__(self, paths: Paths, settings: Settings, *, queue_id: str, about: dict[str, Any]) -> None:
+        self.paths = paths
+        self.settings = settings
+        self.queue_id = queue_id
+        self._inbox: queue.SimpleQueue[HostEvent] = queue.SimpleQueue()
+        self._tasks: dict[int, Task] = {}
+        self._kinds: dict[int, Park | Adopt] = {}
+        self._silent: dict[int, Stored] = {}
+        self._ended: set[int] = set()
+        self._answered: dict[int, int] = {}
+        self._packages: dict[str, dict[str, str]] = {}
+        self._lock = threading.Lock()
+        self._specs: dict[tuple[str, str], Spec] = {}
+        self._providers: dict[tuple[str, str], Provider] = {}
+        self._looked_at: float | None = None
+        self._recorded = environment.recorded()
+        for folder in (paths.run, paths.workers, paths.jobs, paths.results):
+            os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._roster = Roster(paths, queue_id, self._heard)
+        self._sampler = Sampler(paths, settings, queue_id=queue_id, budget_of=self._budget_of)
+        self._doorbell = Doorbell(paths, self.emit, about)
+
+    def open(self) -> None:
+        """Clear what dead ones left, start listening, take the first readings."""
+        sweep(self.paths, self.queue_id)
+        self.providers()
+        self._sampler.open()
+        self._doorbell.open()
+
+    def close(self) -> None:
+        """Let go of everything; keepers and their workers stay."""
+        self._doorbell.close()
+        self._sampler.close()
+        self._roster.close()
+
+    def emit(self, event: HostEvent) -> None:
+        """Put an event before the loop; callable from any thread and from a signal handler."""
+        self._inbox.put(event)
+
+    def poll(self, timeout_s: float) -> list[HostEvent]:
+        """Events since the last call, after waiting up to `timeout_s` for the first."""
+        happened: list[HostEvent] = []
+        try:
+            happened.append(self._inbox.get(timeout=max(0.0, timeout_s)))
+            while True:
+                happened.append(self._inbox.get_nowait())
+        except queue.Empty:
+            return happened
+
+    def machine(self) -> Machine:
+        """The newest snapshot of readings."""
+        return self._sampler.latest()
+
+    def own_use(self) -> dict[int, float]:
+        """GiB of host memory that each of our workers uses, as of the newest snapshot."""
+        return self._sampler.own_use()
+
+    def facts(self, machine: Machine) -> dict[str, Any]:
+        """The snapshot as `status` shows it."""
+        return machine_facts(machine)
+
+    def providers(self) -> dict[tuple[str, str], Provider]:
+        """Every provider of the catalog, with whether it is installed; looked at anew once a second."""
+        now = monotonic_s()
+        if self._looked_at is not None and now - self._looked_at < CATALOG_EVERY_S:
+            return self._providers
+        self._looked_at = now
+        found: dict[tuple[str, str], Provider] = {}
+        specs: dict[tuple[str, str], Spec] = {}
+        for slug, entry in catalog.load(self.paths).providers.items():
+            for variant, spec in entry["variants"].items():
+                specs[slug, variant] = spec
+                found[slug, variant] = provider_of(spec, environments.missing(spec))
+        self._specs, self._providers = specs, found
+        return found
+
+    def park(self, order: Park) -> None:
+        """Start a keeper with its charge in its argv, and nothing below it."""
+        self._kinds[order.worker_id] = order
+        self._roster.park(order)
+
+    def go(self, worker_id: int) -> None:
+        """Start the model's process below its keeper, in the environment that is built for it."""
+        kind = self._kinds[worker_id]
+        spec = self._specs.get((kind.slug, kind.variant))
+        if spec is None:
+            self.emit(Failed(worker_id, f"the manifest of {kind.slug} is gone; put it back, the job waits"))
+            return
+        try:
+            self._roster.go(worker_id, self._launch(worker_id, spec))
+        except (SchedqError, OSError) as error:
+            self.emit(Failed(worker_id, str(error)))
+
+    def _launch(self, worker_id: int, spec: Spec) -> Launch:
+        python = environments.python_of(spec)
+        if python is None:
+            raise SchedqError(environments.missing(spec))
+        order = self._kinds[worker_id]
+        charges = order.charges if isinstance(order, Park) else {}
+        env = environment.built_env(
+            spec, self._recorded, python=python, paths=self.paths, queue_id=self.queue_id, worker_id=worker_id,
+            device=order.device if isinstance(order, Park) else "", charges=charges,
+        )  # fmt: skip
+        argv = [*spec["wrap"], python, os.path.join(spec["folder"], spec["script"] or ""), *spec["args"]]
+        os.makedirs(env["TMPDIR"], mode=0o700, exist_ok=True)
+        return Launch(
+            argv=argv, env=env, cwd=spec["folder"], mode=spec["mode"], stop_grace_s=spec["stop_grace_s"],
+            log_max_bytes=int(self.settings.number("log_max_mib") * (1 << 20)),
+        )  # fmt: skip
+
+    def submit(self, task: Task) -> None:
+        """Lay out the attempt's folders and send its request."""
+        spec = self._specs.get((task.slug, task.variant))
+        if spec is None:
+            self._undone(task, Outcome("error", f"the manifest of {task.slug} is gone"))
+            return
+        try:
+            place = attempts.lay_out(self.paths, task, whole=spec["mode"] == "oneshot")
+            files, trouble = attempts.lay_files(self.paths, task, place)
+            if trouble:
+                self._undone(task, Outcome("input_changed", trouble))
+                return
+            message = attempts.message(task, place, files)
+            argv = self._oneshot_argv(spec, task, place)
+        except (OSError, SchedqError, LookupError) as error:
+            self._undone(task, Outcome("error", f"the attempt's folders could not be made: {error}"))
+            return
+        with self._lock:
+            self._tasks[task.worker_id] = task
+        self._roster.send(
+            task.worker_id, task.job_id, task.attempt, message,
+            reply_path=place.reply_path, log_path=place.log_path, argv=argv, cwd=spec["folder"],
+        )  # fmt: skip
+
+    def _oneshot_argv(self, spec: Spec, task: Task, place: attempts.Desk) -> list[str] | None:
+        if spec["mode"] != "oneshot":
+            return None
+        params_path = os.path.join(place.folder, "params.json")
+        with open(params_path, "w", encoding="utf-8") as file:
+            import json
+
+            json.dump(task.params, file)
+        return attempts.argv(spec, environments.python_of(spec) or "", place, params_path, task.name)
+
+    def _undone(self, task: Task, outcome: Outcome) -> None:
+        self.emit(Replied(task.worker_id, task.job_id, task.attempt, outcome))
+
+    def stop(self, worker_id: int, grace_s: float, why: str) -> None:
+        """Stop a worker's whole tree."""
+        self._roster.stop(worker_id, grace_s, why)
+
+    def adopt(self, rows: list[Adopt]) -> None:
+        """Take over living workers; each answers for itself."""
+        for row in rows:
+            self._kinds[row.worker_id] = row
+            if row.assignment is not None and row.assignment.task is not None:
+                with self._lock:
+                    self._tasks[row.worker_id] = row.assignment.task
+            self._roster.adopt(row)
+
+    def watch_return(self, worker_ids: list[int]) -> None:
+        """Host memory is back when the tree is gone, and these have no living tree."""
+        for worker_id in worker_ids:
+            self.emit(Returned(worker_id, back=not self._roster.tree_lives(worker_id)))
+
+    def tell(self, job_id: int, state: str) -> None:
+        """Tell whoever waits for this job, and clear away what the queue has by now."""
+        self._doorbell.tell(job_id, state)
+        attempt = self._answered.pop(job_id, None) if state not in ("admitted", "running") else None
+        if attempt is not None:
+            attempts.clear(self.paths, job_id, attempt)
+
+    def _heard(self, event: HostEvent | Stored) -> None:
+        """On the roster's thread: make of what a keeper said what the loop understands."""
+        if isinstance(event, Stored) and event.no_reply:
+            self._silent[event.worker_id] = event
+            self._roster.after(SILENCE_S, lambda: self._end_silent(event))
+        elif isinstance(event, Stored):
+            self.emit(self._collected(event))
+        elif isinstance(event, Shown):
+            self._sampler.refresh(lambda: self.emit(event))
+        elif isinstance(event, Gone):
+            silent = self._silent.pop(event.worker_id, None)
+            if silent is not None and event.worker_id in self._ended:
+                self.emit(self._collected(silent))
+            self._ended.discard(event.worker_id)
+            with self._lock:
+                self._tasks.pop(event.worker_id, None)
+            self._kinds.pop(event.worker_id, None)
+            self.emit(event)
+            self._sampler.refresh(lambda: self.emit(Returned(event.worker_id, back=True)))
+        else:
+            self.emit(event)
+
+    def _end_silent(self, stored: Stored) -> None:
+        """A worker that took a request, gave no reply and lives on: it is not asked again."""
+        if self._silent.get(stored.worker_id) is stored:
+            self._ended.add(stored.worker_id)
+            self._roster.stop(stored.worker_id, SILENCE_S, f"no reply: {stored.error}")
+
+    def _collected(self, stored: Stored) -> HostEvent:
+        with self._lock:
+            task = self._tasks.pop(stored.worker_id, None)
+        if task is None or (task.job_id, task.attempt) != (stored.job_id, stored.attempt):
+            return Nudged()
+        spec = self._specs.get((task.slug, task.variant))
+        if spec is None:
+            return Replied(stored.worker_id, task.job_id, task.attempt, Outcome("error", "its manifest is gone"))
+        self._answered[task.job_id] = task.attempt
+        facts = self._job_facts(task, spec)
+        got = collect.collect(self.paths, spec, task, facts)
+        return Replied(
+            stored.worker_id, task.job_id, task.attempt, got.outcome, got.reply, got.destination, got.exiting,
+            facts["versions"],
+        )  # fmt: skip
+
+    def _job_facts(self, task: Task, spec: Spec) -> dict[str, Any]:
+        place = spec["environment"]
+        return {
+            "job": task.job_id,
+            "name": task.name,
+            "slug": task.slug,
+            "variant": task.variant,
+            "user": task.user,
+            "batch": task.batch,
+            "attempt": task.attempt,
+            "params": task.params,
+            "seed": task.params.get("seed"),
+            "input_name": task.input_name,
+            "input_sha256": task.input_sha256,
+            "revision": spec["revision"],
+            "environment": place["hash"] if place else None,
+            "versions": self._versions(spec),
+            "ended_at": now_at(),
+        }
+
+    def _versions(self, spec: Spec) -> dict[str, str]:
+        key = spec["environment"]["hash"] if spec["environment"] else ""
+        if key not in self._packages:
+            self._packages[key] = environments.versions(spec)
+        return self._packages[key]
+
+    def _budget_of(self, slug: str) -> tuple[float, float] | None:
+        """What this queue's own manifests declare for a slug: (device GiB, host GiB), None = unknown."""
+        spec = self._specs.get((slug, ""))
+        if spec is None or spec["vram_gib"] is None:
+            return None
+        return float(spec["vram_gib"]), float(spec["ram_gib"] or 0.0)
+
+
+def provider_of(spec: Spec, missing: str) -> Provider:
+    """A catalog entry's figures as the rules see them."""
+    retry = spec["retry"]
+    return Provider(
+        slug=spec["slug"],
+        variant=spec["variant"],
+        revision=spec["revision"],
+        mode=spec["mode"],
+        policy=spec["policy"],
+        vram_gib=spec["vram_gib"],
+        ram_gib=spec["ram_gib"] or 0.0,
+        count=spec["count"],
+        threads=spec["threads"],
+        max_workers=spec["max_workers"] or 1,
+        start_timeout_s=spec["start_timeout_s"],
+        request_timeout_s=spec["request_timeout_s"],
+        idle_timeout_s=spec["idle_timeout_s"],
+        stop_grace_s=spec["stop_grace_s"],
+        later_for_s=spec["later_for_s"],
+        max_attempts=retry["max_attempts"],
+        retry_outcomes=tuple(retry["outcomes"]),
+        backoff_s=retry["backoff_s"],
+        installed=not missing,
+        not_installed_text=missing,
+    )
