@@ -1,0 +1,353 @@
+"""Workers outlive their scheduler and their keeper's accidents: adoption, takeover, orphans, and who may speak."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from keepers import Yard, until
+
+from scheduler.errors import SchedqError
+from scheduler.host.workers import tree
+from scheduler.host.workers.orders import Stored
+from scheduler.host.workers.records import own_folder
+from scheduler.model.host import Answered, Assignment, Failed, Forgotten, Gone, Shown
+
+
+@pytest.fixture
+def yard(tmp_path: Path) -> Iterator[Yard]:
+    made = Yard(tmp_path / "home")
+    yield made
+    made.end()
+
+
+def speak(yard: Yard, *orders: dict[str, Any]) -> list[dict[str, Any]]:
+    """What the keeper of worker 1 says: its hello, then one answer per order."""
+    control = os.path.join(yard.paths.run, "1.k")
+    until(lambda: os.path.exists(control), "the keeper's socket")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(10)
+        sock.connect(control)
+        file = sock.makefile("rwb")
+        said = [json.loads(file.readline())]
+        for order in orders:
+            file.write(json.dumps(order).encode() + b"\n")
+            file.flush()
+            said.append(json.loads(file.readline()))
+        return said
+
+
+def test_an_idle_worker_is_adopted_warm(yard: Yard) -> None:
+    first = yard.start()
+    yard.restart()
+    yard.roster.adopt(yard.row("ready", first))
+    again = yard.ear.wait(Answered)
+    assert (again.leader_pid, again.leader_started) == (first.leader_pid, first.leader_started)
+    reply = yard.send({"do": "echo"})
+    yard.ear.wait(Stored)
+    assert json.loads(reply.read_bytes())["served"] == 1
+    assert yard.stop().exit_code == 0
+
+
+def test_a_busy_worker_is_adopted_and_its_answer_collected(yard: Yard) -> None:
+    first = yard.start()
+    done = Path(yard.paths.home) / "done"
+    reply = yard.send({"do": "wait_for", "path": str(done)})
+    until(lambda: speak(yard)[0]["state"] == "busy", "the request to arrive")
+    yard.restart()
+    yard.roster.adopt(yard.row("busy", first, assignment=Assignment(7, 1)))
+    yard.ear.wait(Answered)
+    assert yard.ear.none(Stored)
+    done.touch()
+    stored = yard.ear.wait(Stored)
+    assert (stored.job_id, stored.attempt, stored.reply_path) == (7, 1, str(reply))
+
+
+def test_an_answer_that_came_while_nobody_listened_is_collected(yard: Yard) -> None:
+    first = yard.start()
+    done = Path(yard.paths.home) / "done"
+    reply = yard.send({"do": "wait_for", "path": str(done)})
+    until(lambda: speak(yard)[0]["state"] == "busy", "the request to arrive")
+    yard.roster.close()
+    done.touch()
+    until(reply.exists, "the reply")
+    yard.restart()
+    yard.roster.adopt(yard.row("busy", first, assignment=Assignment(7, 1)))
+    yard.ear.wait(Answered)
+    assert yard.ear.wait(Stored).reply_path == str(reply)
+
+
+def test_an_attempt_that_was_never_sent_is_forgotten(yard: Yard) -> None:
+    first = yard.start()
+    yard.restart()
+    yard.roster.adopt(yard.row("busy", first, assignment=Assignment(7, 2)))
+    forgotten = yard.ear.wait(Forgotten)
+    assert (forgotten.job_id, forgotten.attempt) == (7, 2)
+
+
+def test_a_worker_that_ended_meanwhile_is_gone_with_its_reply_and_exit_code(yard: Yard) -> None:
+    first = yard.start()
+    reply = yard.send({"do": "reply_then_die"})
+    yard.roster.close()
+    until(lambda: not yard.roster.tree_lives(1), "the worker's end")
+    yard.restart()
+    yard.roster.adopt(yard.row("busy", first, assignment=Assignment(7, 1)))
+    assert yard.ear.wait(Stored).reply_path == str(reply)
+    assert yard.ear.wait(Gone).exit_code == 9
+    assert [type(e) for e in yard.ear.events] == []
+
+
+def test_a_worker_of_another_boot_is_gone_and_its_reply_is_not_trusted(yard: Yard) -> None:
+    first = yard.start()
+    yard.send({"do": "reply_then_die"})
+    yard.ear.wait(Gone)
+    yard.restart()
+    yard.roster.adopt(replace(yard.row("busy", first, assignment=Assignment(7, 1)), boot_id="another"))
+    yard.ear.wait(Gone)
+    assert yard.ear.none(Stored)
+
+
+def test_a_keeper_whose_pid_was_never_noted_is_found_by_its_socket(yard: Yard) -> None:
+    shown = yard.park()
+    yard.shown = replace(shown, keeper_pid=None, keeper_started=None)  # type: ignore[arg-type]
+    yard.restart()
+    yard.roster.adopt(yard.row("parked"))
+    assert yard.ear.wait(Shown).keeper_pid == shown.keeper_pid
+    yard.roster.go(1, yard.launch())
+    yard.ear.wait(Answered)
+
+
+def test_a_keeper_that_never_heard_its_go_is_ended(yard: Yard) -> None:
+    yard.shown = yard.park()
+    yard.restart()
+    yard.roster.adopt(yard.row("starting"))
+    assert "its keeper says parked" in yard.ear.wait(Gone).why
+    assert yard.processes() == []
+
+
+def test_a_worker_that_was_retiring_is_stopped_by_the_next_scheduler(yard: Yard) -> None:
+    first = yard.start()
+    yard.restart()
+    yard.roster.adopt(yard.row("retiring", first))
+    assert yard.ear.wait(Gone).exit_code == 0
+
+
+def test_a_number_that_another_process_has_by_now_is_not_the_keeper(yard: Yard) -> None:
+    first = yard.start()
+    os.kill(yard.shown.keeper_pid, signal.SIGKILL)
+    yard.ear.wait(Gone)
+    yard.restart()
+    yard.shown = replace(yard.shown, keeper_pid=os.getpid())
+    yard.roster.adopt(yard.row("ready", first))
+    assert yard.ear.wait(Gone).exit_code is None
+
+
+@pytest.mark.parametrize(
+    "knobs", [(), ("--grandchild", "daemon"), ("--grandchild", "stubborn", "--ignore-term")], ids=str
+)
+def test_a_killed_keeper_takes_its_worker_along_and_the_orphans_are_ended(yard: Yard, knobs: tuple[str, ...]) -> None:
+    yard.start(*knobs)
+    if knobs:
+        log = Path(yard.paths.worker(1)) / "log"
+        until(lambda: "grandchild" in log.read_text(), "the grandchild")
+    os.kill(yard.shown.keeper_pid, signal.SIGKILL)
+    assert yard.ear.wait(Gone).exit_code is None
+    assert yard.processes() == []
+    assert yard.sockets() == []
+
+
+def test_orphans_of_a_keeper_that_died_unseen_are_ended_at_adoption(yard: Yard) -> None:
+    first = yard.start("--grandchild", "daemon")
+    log = Path(yard.paths.worker(1)) / "log"
+    until(lambda: "grandchild" in log.read_text(), "the grandchild")
+    yard.roster.close()
+    os.kill(yard.shown.keeper_pid, signal.SIGKILL)
+    yard.restart()
+    yard.roster.adopt(yard.row("ready", first))
+    yard.ear.wait(Gone)
+    assert yard.processes() == []
+
+
+STARTER = """
+import os, sys
+sys.path[:0] = [{tests!r}, {root!r}]
+from pathlib import Path
+from keepers import Yard
+yard = Yard(Path({home!r}))
+answered = yard.start()
+yard.send({{"do": "wait_for", "path": {done!r}}})
+shown = yard.shown
+print(shown.keeper_pid, shown.keeper_started, shown.boot_id, answered.leader_pid, answered.leader_started, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_a_worker_goes_on_when_its_scheduler_is_killed(yard: Yard, tmp_path: Path) -> None:
+    done, here = tmp_path / "done", Path(__file__).resolve()
+    code = STARTER.format(tests=str(here.parents[1]), root=str(here.parents[2]), home=yard.paths.home, done=str(done))
+    with subprocess.Popen(
+        [sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as starter:
+        assert starter.stdout is not None
+        pid, started, boot, leader, leader_started = starter.stdout.readline().split()
+        yard.ids.add(1)
+        until(lambda: speak(yard)[0]["state"] == "busy", "the request to arrive")
+        starter.kill()
+    yard.shown = Shown(1, int(pid), float(started), boot)
+    first = Answered(1, int(leader), float(leader_started))
+    yard.roster.adopt(yard.row("busy", first, assignment=Assignment(7, 1)))
+    assert yard.ear.wait(Answered).leader_pid == int(leader)
+    done.touch()
+    assert not yard.ear.wait(Stored).no_reply
+    assert yard.stop().exit_code == 0
+
+
+def test_a_parked_keeper_that_nobody_comes_for_leaves(yard: Yard, tmp_path: Path) -> None:
+    folder = tmp_path / "worker"
+    folder.mkdir()
+    control = str(tmp_path / "5.k")
+    claim = ["--schedq-keeper", "worker=5", "queue=q", f"control={control}", str(folder)]
+    code = (
+        f"import sys; sys.path.append({str(Path(__file__).resolve().parents[2])!r})\n"
+        f"from scheduler.host.workers import keeping\nkeeping.PARKED_S = 0.2\nkeeping.main({claim!r})"
+    )
+    assert subprocess.run([sys.executable, "-I", "-S", "-c", code], timeout=20).returncode == 0
+    assert "nobody came" in json.loads((folder / "exit.json").read_text())["why"]
+    assert not os.path.exists(control)
+
+
+def test_a_keeper_speaks_first_and_obeys_only_who_said_hello(yard: Yard) -> None:
+    yard.shown = yard.park()
+    hello, refused = speak(yard, {"op": "status"})
+    assert (hello["hello"], hello["protocol"], hello["state"]) == ("schedq-keeper", 1, "parked")
+    assert refused == {"re": "status", "ok": False, "error": "say hello with your protocol number first"}
+    assert speak(yard, {"op": "hello", "protocol": 0})[1]["ok"]
+    assert "speaks protocols 1 and 0" in speak(yard, {"op": "hello", "protocol": 2})[1]["error"]
+
+
+def test_orders_that_make_no_sense_are_answered_and_change_nothing(yard: Yard) -> None:
+    yard.start()
+    hello = {"op": "hello", "protocol": 1}
+    assert "go came to a keeper that is ready" in speak(yard, hello, {"op": "go"})[2]["error"]
+    assert "no order 'dance'" in speak(yard, hello, {"op": "dance"})[2]["error"]
+    assert speak(yard, hello, {"op": "attach", "job": 1, "attempt": 1})[2]["is"] == "unknown"
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(os.path.join(yard.paths.run, "1.k"))
+        sock.sendall(b"\xff\xfe no JSON\n[]\n")
+        file = sock.makefile("rb")
+        file.readline()
+        assert [json.loads(file.readline())["ok"] for _ in range(2)] == [False, False]
+    yard.send({"do": "echo"})
+    assert not yard.ear.wait(Stored).no_reply
+
+
+def test_another_user_is_not_let_in(yard: Yard, tmp_path: Path) -> None:
+    if os.getuid() != 0:
+        pytest.skip("only root can become another user")
+    yard.park()
+    control = os.path.join(yard.paths.run, "1.k")
+    until(lambda: os.path.exists(control), "the keeper's socket")
+    assert os.stat(control).st_mode & 0o777 == 0o600
+    assert os.stat(yard.paths.run).st_mode & 0o777 == 0o700
+    ours, theirs = socket.socketpair()
+    child = os.fork()
+    if child == 0:
+        folder = os.open(yard.paths.run, os.O_RDONLY | os.O_DIRECTORY)
+        os.fchmod(folder, 0o755)
+        os.chmod(control, 0o666)
+        os.fchdir(folder)
+        os.setresuid(65534, 65534, 65534)
+        with socket.socket(socket.AF_UNIX) as sock:
+            sock.connect("1.k")
+            theirs.sendall(sock.recv(100) or b"hung up")
+        os._exit(0)
+    theirs.close()
+    said = ours.recv(100)
+    ours.close()
+    os.waitpid(child, 0)
+    os.chmod(yard.paths.run, 0o700)
+    assert said in (b"hung up", b"")
+
+
+def test_a_request_that_did_not_arrive_whole_was_never_asked(yard: Yard) -> None:
+    yard.start()
+    reply = os.path.join(yard.paths.home, "r.json")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(os.path.join(yard.paths.run, "1.k"))
+        file = sock.makefile("rwb")
+        file.readline()
+        order = {"op": "send", "job": 9, "attempt": 1, "reply_path": reply, "log_path": "", "length": 1000}
+        for line in ({"op": "hello", "protocol": 1}, order):
+            file.write(json.dumps(line).encode() + b"\n")
+        file.write(b'{"op": "predict", "request": {"do": "ec')
+        file.flush()
+        file.readline()
+        assert json.loads(file.readline()) == {"re": "send", "ok": True, "job": 9, "attempt": 1}
+        file.close()
+    until(lambda: speak(yard)[0]["state"] == "ready", "the keeper to see the cut")
+    assert not os.path.exists(reply)
+    assert speak(yard, {"op": "hello", "protocol": 1}, {"op": "attach", "job": 9, "attempt": 1})[2]["is"] == "unknown"
+    yard.send({"do": "echo"})
+    assert not yard.ear.wait(Stored).no_reply
+
+
+def test_a_scheduler_that_does_not_read_blocks_no_worker(yard: Yard) -> None:
+    yard.start()
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.connect(os.path.join(yard.paths.run, "1.k"))
+        deaf.sendall(b'{"op": "hello", "protocol": 1}\n')
+        for job in range(3):
+            yard.send({"do": "print_mib", "mib": 8, "progress": 200}, job=job)
+            assert not yard.ear.wait(Stored).no_reply
+
+
+def test_a_closed_roster_leaves_no_thread_and_no_descriptor(yard: Yard) -> None:
+    before = len(os.listdir("/proc/self/fd"))
+    yard.start()
+    yard.restart()
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert sum(t.name == "schedq-roster" for t in threading.enumerate()) == 1
+
+
+def test_orders_for_a_worker_that_is_not_there_are_answered(yard: Yard) -> None:
+    yard.roster.stop(99, 1.0, "why not")
+    assert yard.ear.wait(Failed, 99).text == "worker 99 has no keeper"
+
+
+def test_a_folder_of_sockets_that_others_may_enter_is_refused(tmp_path: Path) -> None:
+    own_folder(str(tmp_path / "good"))
+    (tmp_path / "open").mkdir(mode=0o755)
+    os.chmod(tmp_path / "open", 0o755)
+    with pytest.raises(SchedqError, match="mode 0755"):
+        own_folder(str(tmp_path / "open"))
+    (tmp_path / "link").symlink_to(tmp_path / "good")
+    with pytest.raises(SchedqError, match="0700"):
+        own_folder(str(tmp_path / "link"))
+
+
+def test_what_a_keeper_said_before_it_left_is_heard(yard: Yard) -> None:
+    for worker_id in range(1, 6):
+        yard.start(worker_id=worker_id)
+        yard.send({"do": "reply_then_die"}, job=worker_id, worker_id=worker_id)
+        assert not yard.ear.wait(Stored, worker_id).no_reply
+        assert yard.ear.wait(Gone, worker_id).exit_code == 9
+
+
+def test_a_sign_of_life_starts_the_patience_anew(yard: Yard) -> None:
+    yard.start()
+    until(lambda: yard.roster.quiet_s(1) > 0.2, "some quiet")
+    yard.send({"do": "echo"})
+    yard.ear.wait(Stored)
+    assert yard.roster.quiet_s(1) < 0.2
+    assert yard.roster.quiet_s(99) == 0.0
+    assert tree.is_alive(yard.shown.keeper_pid, yard.shown.keeper_started)

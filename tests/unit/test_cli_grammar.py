@@ -1,0 +1,139 @@
+"""One table of verbs: the fast parser and the Typer commands read the same things from it."""
+
+from __future__ import annotations
+
+import pytest
+from typer.testing import CliRunner
+
+from scheduler.cli import full, grammar, ids
+from scheduler.cli.fast import Call, parse
+from scheduler.errors import UsageError
+from scheduler.model import outcome, states
+
+ARGVS = [
+    "submit boltz a.yaml b.yaml --param x=1 --param=y=2 --hold --json",
+    "submit --name n boltz --out out/{id} a.yaml --priority -5",
+    "submit boltz -- --odd.json -",
+    "submit boltz --param= --key '' a",
+    "run boltz in.json --timeout 5m --example",
+    "run boltz -",
+    "status",
+    "status 3-9,12 last --json --mine",
+    "status --batch night --state failed --name g*",
+    "show 7 --json",
+    "log last -f",
+    "log 7 --follow --attempt 2",
+    "result 7 --pointer /a/0 -o out.pdb",
+    "result 7 -oout.pdb --json",
+    "wait 1 2 3 --timeout=2h",
+    "cancel --batch night --dry-run --yes",
+    "up --foreground --takeover",
+    "down --now",
+    "install boltz esm2",
+    "db backup",
+    "db backup /mnt/safe.db",
+    "providers check",
+    "providers show boltz --json",
+]
+
+
+def by_typer(argv: list[str]) -> dict[str, object]:
+    calls: list[Call] = []
+    app = full.build(lambda _verb, call: calls.append(call) or 0)
+    done = CliRunner().invoke(app, argv, catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return calls[0].values
+
+
+@pytest.mark.parametrize("line", ARGVS)
+def test_the_fast_parser_and_typer_read_the_same_from_one_argv(line: str) -> None:
+    argv = [word.strip("'") for word in line.split(" ")]
+    verb, rest = grammar.verb_of(argv)
+    assert verb is not None
+    assert parse(verb, rest).values == by_typer(argv)
+
+
+@pytest.mark.parametrize("verb", grammar.TABLE, ids=lambda verb: verb.name)
+def test_the_help_of_every_verb_names_all_that_it_takes_and_shows_an_example(verb: grammar.Verb) -> None:
+    done = CliRunner().invoke(full.build(), [*verb.name.split(), "--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    assert done.exit_code == 0
+    assert verb.summary in " ".join(done.output.split())
+    for option in verb.options:
+        assert option.flag in done.output
+    for argument in verb.arguments:
+        assert argument.metavar in done.output
+    assert verb.examples
+    for example in verb.examples:
+        assert example in done.output
+    assert max(map(len, done.output.splitlines())) <= 80
+
+
+@pytest.mark.parametrize("verb", grammar.TABLE, ids=lambda verb: verb.name)
+def test_every_example_is_a_call_that_parses(verb: grammar.Verb) -> None:
+    import shlex
+
+    for example in verb.examples:
+        program, *argv = shlex.split(example)
+        found, rest = grammar.verb_of(argv)
+        assert program == "schedq"
+        assert found is verb
+        parse(verb, rest)
+
+
+@pytest.mark.parametrize("verb", grammar.TABLE, ids=lambda verb: verb.name)
+def test_every_verb_has_somebody_who_carries_it_out(verb: grammar.Verb) -> None:
+    import importlib
+
+    module, _, function = verb.run.partition(":")
+    assert callable(getattr(importlib.import_module("scheduler.cli." + module), function))
+
+
+def test_the_front_page_shows_at_most_14_verbs_and_the_rest_apart() -> None:
+    done = CliRunner().invoke(full.build(), ["--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    panels = done.output.split("╭─ ")[1:]
+    titles = {panel.split(" ─")[0]: panel for panel in panels}
+    everyday = [line.split()[1] for line in titles[grammar.EVERYDAY].splitlines()[1:] if line.startswith("│ ")]
+    assert len(everyday) <= 14
+    assert {"run", "submit", "status", "wait", "result", "up", "down"} <= set(everyday)
+    assert set(grammar.GROUPS) <= set(titles["Groups"].split())
+    assert "serve" not in done.output
+
+
+def test_help_and_version_are_understood_in_front_and_as_a_word() -> None:
+    assert grammar.verb_of(["--help"]) == (None, ["--help"])
+    assert grammar.verb_of(["help", "submit"]) == (None, ["submit", "--help"])
+    assert grammar.verb_of(["db"]) == (None, ["db", "--help"])
+    assert grammar.verb_of(["--version", "--json"]) == (grammar.VERBS["version"], ["--json"])
+
+
+@pytest.mark.parametrize("group", grammar.GROUPS)
+def test_a_groups_help_lists_its_verbs_and_shows_an_example(group: str) -> None:
+    done = CliRunner().invoke(full.build(), [group, "--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    assert done.exit_code == 0 and f"schedq {group}" in done.output
+    for name in grammar.VERBS:
+        if name.startswith(group + " "):
+            assert name.split()[1] in done.output
+
+
+def test_no_word_at_all_is_status() -> None:
+    assert grammar.verb_of([]) == (grammar.VERBS["status"], [])
+    assert grammar.verb_of(["--json"]) == (grammar.VERBS["status"], ["--json"])
+
+
+def test_a_groups_bare_name_stands_for_its_list() -> None:
+    assert grammar.verb_of(["workers", "--json"]) == (grammar.VERBS["workers list"], ["--json"])
+    assert grammar.verb_of(["workers", "--help"]) == (None, ["workers", "--help"])
+
+
+@pytest.mark.parametrize(
+    ("argv", "near"),
+    [(["sumbit"], "submit"), (["statsu"], "status"), (["provider"], "providers"), (["db", "bakup"], "backup")],
+)
+def test_a_word_that_is_no_verb_names_the_nearest(argv: list[str], near: str) -> None:
+    with pytest.raises(UsageError, match=f"did you mean {near}"):
+        grammar.verb_of(argv)
+
+
+def test_the_words_of_filters_are_those_of_the_model() -> None:
+    assert set(ids.STATES) == set(states.JOB) - {"(insert)"}
+    assert ids.OUTCOMES == outcome.KINDS

@@ -1,0 +1,148 @@
+"""The Python API: what is waited for is told, not polled for; parts of replies; failures with their exit codes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from scheduler import client as clients
+from scheduler.client import Client, at_pointer, failure
+from scheduler.config import Paths
+from scheduler.errors import NoSuchJob, SchedqError, Temporary, UsageError, WaitTimedOut
+from scheduler.host.doorbell import Doorbell
+from scheduler.store import intake
+
+
+@pytest.fixture
+def paths(tmp_path: Path) -> Paths:
+    return Paths(str(tmp_path / "home"))
+
+
+@pytest.fixture
+def queue(paths: Paths) -> Iterator[Client]:
+    with Client(paths.home) as made:
+        yield made
+
+
+@pytest.fixture
+def bell(paths: Paths) -> Iterator[Doorbell]:
+    queued(paths)
+    made = Doorbell(paths, lambda _event: None, {"pid": 1})
+    made.open()
+    yield made
+    made.close()
+
+
+def queued(paths: Paths, count: int = 1) -> list[int]:
+    return intake.submit(paths, [{"slug": "echo", "name": "a", "data": b"{}"} for _ in range(count)])
+
+
+def test_a_wait_is_over_when_the_scheduler_says_so(
+    queue: Client, paths: Paths, bell: Doorbell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = queued(paths)[0]
+    monkeypatch.setattr(clients, "HEARD_S", 60.0)
+    watched = threading.Event()
+    monkeypatch.setattr(bell, "emit", lambda _event: watched.set())
+    teller = threading.Thread(target=lambda: watched.wait(10) and bell.tell(job, "succeeded"))
+    teller.start()
+    assert queue.wait([job], timeout_s=20) == {job: "succeeded"}
+    teller.join()
+
+
+def test_a_word_on_another_job_or_of_a_start_does_not_end_a_wait(
+    queue: Client, paths: Paths, bell: Doorbell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job, other = queued(paths, 2)
+    watched = threading.Event()
+    monkeypatch.setattr(bell, "emit", lambda _event: watched.set())
+
+    def tell() -> None:
+        watched.wait(10)
+        bell.tell(job, "running")
+        bell.tell(other, "succeeded")
+
+    teller = threading.Thread(target=tell)
+    teller.start()
+    with pytest.raises(WaitTimedOut):
+        queue.wait([job], timeout_s=0.3)
+    teller.join()
+
+
+def test_a_wait_without_a_scheduler_looks_into_the_queue(
+    queue: Client, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(clients, "UNHEARD_S", 0.02)
+    job = queued(paths)[0]
+    waiter: dict[int, str] = {}
+
+    def wait() -> None:
+        with Client(paths.home) as other:
+            waiter.update(other.wait([job], timeout_s=20))
+
+    thread = threading.Thread(target=wait)
+    thread.start()
+    queue.cancel([job])
+    thread.join(20)
+    assert waiter == {job: "cancelled"}
+
+
+def test_a_wait_that_takes_too_long_names_the_jobs_and_leaves_them(queue: Client, paths: Paths) -> None:
+    job = queued(paths)[0]
+    with pytest.raises(WaitTimedOut, match=f"job {job} had not ended after 0.05 s and goes on") as caught:
+        queue.wait([job], timeout_s=0.05)
+    assert caught.value.exit_code == 124
+    assert queue.status(job)["state"] == "queued"
+
+
+def test_a_job_that_is_not_there_cannot_be_waited_for(queue: Client, paths: Paths) -> None:
+    queued(paths)
+    with pytest.raises(NoSuchJob, match="no job 99"):
+        queue.wait([99], timeout_s=5)
+
+
+def test_a_result_that_is_not_there_yet_may_be_there_later(queue: Client, paths: Paths) -> None:
+    job = queued(paths)[0]
+    with pytest.raises(Temporary, match="is queued and has no result yet"):
+        queue.result(job)
+    queue.cancel([job])
+    with pytest.raises(SchedqError, match=f"job {job} .echo. cancelled") as caught:
+        queue.result(job)
+    assert caught.value.exit_code == 1
+
+
+def test_status_is_that_of_the_command_line(queue: Client, paths: Paths) -> None:
+    assert queue.status()["jobs"] == []
+    job = queued(paths)[0]
+    assert queue.status()["jobs"][0]["id"] == job
+    assert queue.status(job)["slug"] == "echo"
+
+
+@pytest.mark.parametrize(
+    ("pointer", "part"),
+    [("", {"a": [1, {"b/c": "x"}], "~": 2}), ("/a/0", 1), ("/a/1/b~1c", "x"), ("/~0", 2)],
+)
+def test_a_pointer_names_a_part(pointer: str, part: object) -> None:
+    assert at_pointer({"a": [1, {"b/c": "x"}], "~": 2}, pointer) == part
+
+
+@pytest.mark.parametrize(
+    ("pointer", "told"),
+    [("a", "does not begin with /"), ("/b", "its top has a"), ("/a/2", "/a is a list of 2"), ("/a/0/x", "a int")],
+)
+def test_a_pointer_to_nothing_says_where_it_stopped(pointer: str, told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        at_pointer({"a": [1, 2]}, pointer)
+
+
+@pytest.mark.parametrize(
+    ("kind", "code"), [("refused", 3), ("no_accelerator", 5), ("error", 1), ("crashed", 1), ("cancelled", 1)]
+)
+def test_a_failure_is_reported_with_its_reason_and_exit_code(kind: str, code: int) -> None:
+    job = {"id": 7, "slug": "x", "state": "failed", "attempt": 1, "outcome": {"kind": kind, "text": "no residues"}}
+    error = failure(job)
+    assert error.exit_code == code
+    assert "job 7" in str(error) and "no residues" in str(error) and "schedq log 7" in str(error)

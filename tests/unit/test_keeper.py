@@ -1,0 +1,85 @@
+"""A keeper's own parts: light, plain, bounded."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scheduler.host.workers import lean
+from scheduler.host.workers.spawn import KEEPER
+
+VALUES = [{"a": [1.5, None, "b"], "é\n": True}, [], "x", 7, {"n": {"m": [{}]}}, -1e300]
+
+
+@pytest.mark.parametrize("value", VALUES, ids=str)
+def test_its_json_is_everybodys_json(value: object) -> None:
+    assert json.loads(lean.dumps(value)) == value
+    assert lean.loads(json.dumps(value, indent=2).encode()) == value
+    assert b"\n" not in lean.dumps(value)
+
+
+@pytest.mark.parametrize("text", [b"", b"{", b"{} {}", b"nope", b"\xff", b'{"a": }', b"[1,]"])
+def test_what_is_no_json_is_a_value_error(text: bytes) -> None:
+    with pytest.raises(ValueError):
+        lean.loads(text)
+
+
+def test_a_log_and_its_predecessor_stay_within_the_limit_and_keep_the_end(tmp_path: Path) -> None:
+    log = lean.Log(str(tmp_path / "log"), 1000)
+    for number in range(1000):
+        log.write(b"line %d\n" % number)
+    log.close()
+    kept = (tmp_path / "log.1").read_bytes() + (tmp_path / "log").read_bytes()
+    assert 500 <= len(kept) <= 1000
+    assert kept.endswith(b"line 999\n")
+
+
+def test_a_log_on_a_full_disk_loses_lines_and_nothing_else() -> None:
+    log = lean.Log("/dev/full", 1000)
+    log.write(b"lost")
+    log.close()
+
+
+def test_timers_move_when_they_are_set_again() -> None:
+    loop, seen = lean.Loop(), []  # type: lean.Loop, list[str]
+    loop.after("one", 0.0, lambda: seen.append("first"))
+    loop.after("one", 0.02, lambda: seen.append("second"))
+    loop.after("two", 0.01, lambda: seen.append("two"))
+    while len(seen) < 2:
+        loop.turn()
+    assert seen == ["two", "second"]
+
+
+def test_a_keeper_loads_nothing_heavy() -> None:
+    code = (
+        f"import sys; sys.path.append({str(Path(KEEPER).parents[3])!r})\n"
+        "import scheduler.host.workers.keeping\nprint(*sorted(sys.modules))"
+    )
+    loaded = set(
+        subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True).stdout.split()
+    )
+    assert "scheduler.host.workers.keeping" in loaded
+    heavy = {
+        "socket",
+        "signal",
+        "json",
+        "ctypes",
+        "enum",
+        "re",
+        "collections",
+        "typing",
+        "dataclasses",
+        "subprocess",
+        "selectors",
+    }
+    assert not loaded & heavy
+
+
+def test_a_keeper_without_a_claim_says_so() -> None:
+    done = subprocess.run([sys.executable, "-I", "-S", KEEPER, "hello"], capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "not a claim" in done.stderr

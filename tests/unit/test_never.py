@@ -1,0 +1,107 @@
+"""What `submit` refuses for good, from the capacities that were recorded."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from scheduler.model.machine import Machine, Pool, Reading
+from scheduler.model.verdict import NEVER, Demand
+from scheduler.rules import admission, never
+
+
+def spec(**over: object) -> dict[str, object]:
+    return {"slug": "boltz", "variant": "", "policy": "required", "vram_gib": 28.0, "ram_gib": 6.0, "count": 1, **over}
+
+
+def pool(kind: str, capacity: float | None, reserve: float = 1.0, id: str = "") -> dict[str, object]:
+    return {"id": id or kind, "kind": kind, "capacity_gib": capacity, "reserve_gib": reserve}
+
+
+def test_a_budget_that_exactly_fits_beside_the_reserve_is_not_refused() -> None:
+    assert never.ruling(spec(), {"pools": [pool("unified", 35.0)]}) == ("", "")
+    assert never.ruling(spec(), {"pools": [pool("unified", 34.99)]})[0] == "too_big"
+
+
+def test_a_refusal_tells_the_need_the_reserve_and_the_largest_pool() -> None:
+    ruling, text = never.ruling(
+        spec(vram_gib=100.5),
+        {"pools": [pool("device", 24.0, 0.5, "device:a"), pool("device", 80.0, 0.5, "device:b"), pool("host", 64.0)]},
+    )
+    assert ruling == "too_big"
+    assert "100.5 GiB" in text and "0.5 GiB" in text and "80 GiB of device:b" in text
+
+
+def test_one_pool_that_holds_it_is_enough_but_two_devices_need_two() -> None:
+    facts = {"pools": [pool("device", 24.0), pool("device", 80.0), pool("host", 64.0)]}
+    assert never.ruling(spec(), facts) == ("", "")
+    ruling, text = never.ruling(spec(count=2), facts)
+    assert ruling == "too_big" and "needs 2 devices" in text
+
+
+def test_host_memory_counts_apart_on_discrete_machines() -> None:
+    facts = {"pools": [pool("device", 80.0), pool("host", 6.5)]}
+    ruling, text = never.ruling(spec(), facts)
+    assert ruling == "too_big" and "(host)" in text
+
+
+def test_a_provider_without_device_is_never_refused_because_of_one() -> None:
+    facts = {"pools": [pool("host", 64.0)], "accelerators": 0}
+    assert never.ruling(spec(policy="none", vram_gib=None), facts) == ("", "")
+    assert never.ruling(spec(), facts)[0] == "no_device"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [{}, {"pools": []}, {"pools": [pool("host", 64.0)]}, {"pools": [pool("unified", None)], "accelerators": None}],
+)
+def test_what_is_not_known_refuses_nothing(facts: dict[str, object]) -> None:
+    assert never.ruling(spec(), facts) == ("", "")
+
+
+def test_no_budget_is_refused_whatever_the_machine() -> None:
+    ruling, text = never.ruling(spec(vram_gib=None), {})
+    assert ruling == "undeclared" and "vram_budget_gb" in text
+
+
+GIB = st.sampled_from([0.0, 0.1, 5.5, 6.0, 27.9, 28.0, 63.0, 64.0, 80.0])
+CAPACITY = st.one_of(st.none(), GIB.filter(bool))
+
+
+@st.composite
+def machines(draw: st.DrawFn) -> list[dict[str, object]]:
+    if draw(st.booleans()):
+        return [pool("unified", draw(CAPACITY))]
+    devices = [pool("device", draw(CAPACITY), 0.5, f"device:{n}") for n in range(draw(st.integers(0, 3)))]
+    return [*devices, pool("host", draw(CAPACITY), 2.0)]
+
+
+@given(
+    pools=machines(),
+    policy=st.sampled_from(["required", "none"]),
+    vram=st.one_of(st.none(), GIB),
+    ram=GIB,
+    count=st.integers(1, 3),
+)
+def test_submit_refuses_what_admission_would_never_admit_and_nothing_else(
+    pools: list[dict[str, object]], policy: str, vram: float | None, ram: float, count: int
+) -> None:
+    there = float(sum(each["kind"] != "host" for each in pools))
+    asked = spec(policy=policy, vram_gib=vram, ram_gib=ram, count=count)
+    told = never.ruling(asked, {"pools": pools, "accelerators": there})[0]
+
+    def reading(value: object) -> Reading:
+        return Reading(value, "test", "" if value is not None else "lost")  # type: ignore[arg-type]
+
+    machine = Machine(
+        at_s=0.0, boot_id="b", host_id="h", cores=8, accelerators=reading(there),
+        pools=tuple(
+            Pool(str(p["id"]), str(p["kind"]), reading(p["capacity_gib"]), float(p["reserve_gib"]),  # type: ignore[arg-type]
+                 reading(p["capacity_gib"]), reading(p["capacity_gib"]))
+            for p in pools
+        ),
+    )  # fmt: skip
+    demand = Demand("boltz", "", policy, vram if policy == "required" else 0.0, ram, count)
+    decided = admission.decide(demand, machine, []).ruling
+    assert told == (decided if decided in NEVER else "")
