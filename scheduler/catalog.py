@@ -11,9 +11,10 @@ import json
 import os
 import sys
 
-from scheduler import cache, clock
+from scheduler import clock
 from scheduler.config import Paths, config_files, manifest_folders
 from scheduler.errors import BrokenManifest, UnknownProvider
+from scheduler.inputs import cache
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

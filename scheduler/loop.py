@@ -16,7 +16,8 @@ from sqlalchemy import Connection
 
 from scheduler.clock import SystemClock, seconds, stamp
 from scheduler.crash import crashpoint
-from scheduler.model.host import Adopt, Asked, Assignment, Host, HostEvent, Nudged, Park, Task
+from scheduler.handover import adoption, task_of
+from scheduler.model.host import Asked, Host, HostEvent, Nudged, Park
 from scheduler.model.plan import Abort, Explain, Go, Head, Instruction, Retire, Send, Snapshot, Start
 from scheduler.model.provider import Provider
 from scheduler.record import Recorder
@@ -26,6 +27,9 @@ from scheduler.store.engine import Store
 from scheduler.view import Memory, Orders, snapshot
 
 SLOW_POLL_S = 5.0
+SETTLE_S = 0.02
+"""After a tick that changed something the next is soon, events or not: what it made possible is then seen."""
+
 REASON_EVERY_S = 5.0
 FACTS_EVERY_S = 5.0
 
@@ -63,6 +67,7 @@ class Loop:
         self._reasons: dict[tuple[str, str], tuple[int, str, str, float]] = {}
         self._seen: Snapshot | None = None
         self._facts_at: float | None = None
+        self._moved = False
         self._due_in_s = 0.0
         self._revisions: dict[tuple[str, str], str] = {}
         self._rows: dict[int, Any] = {}
@@ -78,12 +83,14 @@ class Loop:
             rows = workers.live(tx)
             bound = {row.worker_id: row for row in queue.live(tx)}
             providers = self.host.providers()
-            adopt = [_adoption(row, bound.get(row.id)) for row in rows]
+            adopt = [adoption(row, bound.get(row.id)) for row in rows]
             recorder = self._recorder(tx, providers)
             for row in rows:
                 job = bound.get(row.id)
                 if job is not None and job.state == "admitted":
                     recorder.give_back(job.id, job.attempt, "the scheduler ended before the request was sent")
+                if row.state == "parked":
+                    workers.move(tx, row.id, "abort", recorder.at, why="its scheduler ended before it was let go")
             living = {row.id for row in rows}
             for job in bound.values():
                 if job.worker_id not in living:
@@ -129,6 +136,7 @@ class Loop:
         for job_id, state in recorder.told.items():
             self.host.tell(job_id, state)
         self._seen = seen
+        self._moved = bool(effects)
         self._note_activity(happened, seen)
         return not self._done(seen)
 
@@ -137,6 +145,8 @@ class Loop:
         seen, now = self._seen, self.clock.monotonic_s()
         if seen is None:
             return 0.0
+        if self._moved:
+            return SETTLE_S
         ahead = [self._due_in_s, *(at - now for at in self.memory.deadline.values())]
         ahead += [breaker.next_try_in_s for breaker in seen.breakers.values()]
         for worker in seen.workers:
@@ -251,7 +261,7 @@ class Loop:
         if job.timeout_s is not None:
             self.memory.deadline[worker_id] = now + job.timeout_s
         body = job.input if job.input is not None else content.read(self.store.paths, job.input_sha256)
-        task = _task(job, worker_id, attempt, body)
+        task = task_of(job, worker_id, attempt, body)
         return lambda: self.host.submit(task)
 
     def _stop(
@@ -264,7 +274,8 @@ class Loop:
         self.memory.state_since[worker_id] = self.clock.monotonic_s()
         job = queue.bound(tx, worker_id)
         if job is not None and job.state == "admitted":
-            recorder.give_back(job.id, job.attempt, why)
+            wait_s = 0.02 + 0.18 * self.draw() if row.state == "parked" and not self.orders.draining else None
+            recorder.give_back(job.id, job.attempt, why, wait_s=wait_s)
         provider = recorder.providers.get((row.slug, row.variant)) or Provider(row.slug, row.variant)
         return lambda: self.host.stop(worker_id, provider.stop_grace_s, why)
 
@@ -303,44 +314,3 @@ class Loop:
         if self.leaving == "restart":
             return True
         return self.leaving == "down" and not seen.workers and not seen.leases
-
-
-def _adoption(row: Any, job: Any) -> Adopt:
-    assignment = None
-    if job is not None and job.state == "running":
-        assignment = Assignment(job.id, job.attempt, job.out or "", _task(job, row.id, job.attempt, None))
-    return Adopt(
-        worker_id=row.id,
-        slug=row.slug,
-        variant=row.variant,
-        revision=row.revision,
-        mode=row.mode,
-        state=row.state,
-        boot_id=row.boot_id or "",
-        keeper_pid=row.keeper_pid,
-        keeper_started=row.keeper_started,
-        leader_pid=row.leader_pid,
-        leader_started=row.leader_started,
-        assignment=assignment,
-    )
-
-
-def _task(job: Any, worker_id: int, attempt: int, body: bytes | None) -> Task:
-    return Task(
-        worker_id=worker_id,
-        job_id=job.id,
-        attempt=attempt,
-        slug=job.slug,
-        variant=job.variant,
-        name=job.name,
-        user=job.user,
-        batch=job.batch or "",
-        params=queue.json_object(job.params),
-        input_name=job.input_name,
-        input_kind=job.input_kind,
-        input_sha256=job.input_sha256,
-        input=body,
-        files=queue.json_object(job.files),
-        out=job.out or "",
-        deadline_s=job.timeout_s,
-    )

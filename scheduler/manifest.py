@@ -9,14 +9,15 @@ import os
 import tomllib
 from typing import Any
 
-from scheduler import config, formats
-from scheduler.cache import Seen
-from scheduler.compile import declared, entry, is_slug
+from scheduler import config
+from scheduler.declared.compile import declared, entry, is_slug
+from scheduler.declared.layers import Source, origin_of, values
 from scheduler.errors import BrokenManifest, InvalidInput, UnknownProvider
-from scheduler.formats import shortened
-from scheduler.layers import Source, origin_of, values
-from scheduler.schema import explain
-from scheduler.yamltext import parse_yaml
+from scheduler.inputs import formats
+from scheduler.inputs.cache import Seen
+from scheduler.inputs.formats import shortened
+from scheduler.inputs.schema import explain
+from scheduler.inputs.yamltext import parse_yaml
 
 NAME = "provider.toml"
 

@@ -158,9 +158,11 @@ class Recorder:
         else:
             leases.move(self.tx, row.id, "unspawned", self.at, text)
         self.memory.forget(row.id)
-        if row.state == "starting":
-            self._breaker(row.slug, "failed_start", text or exit_words(exit_code))
-            events.record(self.tx, self.at, worker_id=row.id, event="failed_start", text=text or exit_words(exit_code))
+        why = row.why or ""
+        if row.state == "starting" or (row.ready_at is None and why.startswith("timed_out: ")):
+            said = text or why.partition(": ")[2] or exit_words(exit_code)
+            self._breaker(row.slug, "failed_start", said)
+            events.record(self.tx, self.at, worker_id=row.id, event="failed_start", text=said)
         job = queue.bound(self.tx, row.id)
         if job is None:
             return
@@ -169,9 +171,10 @@ class Recorder:
             return
         self.finish(job.id, job.attempt, _death(row.why or "", exit_code, text), death=True)
 
-    def give_back(self, job_id: int, attempt: int, text: str) -> None:
-        """Undo a claim: the job is queued again, uncounted."""
-        self._end(job_id, attempt, "give_back", Outcome("interrupted", text))
+    def give_back(self, job_id: int, attempt: int, text: str, wait_s: float | None = None) -> None:
+        """Undo a claim: the job is queued again, uncounted; for `wait_s` it is not tried again."""
+        not_before = stamp(self.clock.now_s() + wait_s) if wait_s is not None else None
+        self._end(job_id, attempt, "give_back", Outcome("interrupted", text), not_before_at=not_before)
 
     def finish(
         self,

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import os
 
-from scheduler import formats, validators
-from scheduler.cache import sha256
 from scheduler.errors import InvalidInput, UsageError
-from scheduler.formats import KINDS, WORDS, shortened
-from scheduler.sources import expand, opened, quoted, read
+from scheduler.inputs import formats, validators
+from scheduler.inputs.cache import sha256
+from scheduler.inputs.formats import KINDS, WORDS, shortened
+from scheduler.inputs.sources import expand, opened, quoted, read
 
 __all__ = ["check", "expand", "found_at", "merged", "misfit", "parameters", "parsed", "read"]
 
@@ -33,7 +33,7 @@ def parsed(kind: str, data: bytes, what: str) -> Any:
     if kind == "json":
         return formats.parse_json(text, what)
     if kind == "yaml":
-        from scheduler.yamltext import parse_yaml
+        from scheduler.inputs.yamltext import parse_yaml
 
         return parse_yaml(text, what)
     {"fasta": formats.check_fasta, "pdb": formats.check_pdb, "cif": formats.check_cif}[kind](text, what)
@@ -119,7 +119,7 @@ def misfit(base: str, schema_path: str, value: Any) -> tuple[str, str]:
     try:
         validators.load(base, schema_path)(value)
     except validators.Invalid as refused:
-        from scheduler.schema import explain
+        from scheduler.inputs.schema import explain
 
         pointer, why = explain(schema_path, value)
         return pointer, why or str(refused).replace("data", "the request", 1)
@@ -224,7 +224,7 @@ def parameters(spec: dict[str, Any], given: list[str]) -> dict[str, Any]:
 
     UsageError for an unknown name (the nearest is named), a missing `=`, or a value that is not allowed.
     """
-    from scheduler.parameters import Parameters, typed
+    from scheduler.inputs.parameters import Parameters, typed
 
     asked = spec["input"]
     if not given and not asked["params_validator"]:

@@ -108,6 +108,8 @@ class Worker:
             while not os.path.exists(request["path"]):
                 time.sleep(0.005)
             say({"ok": True, "found": request["path"]})
+            if "then_exit" in request:
+                os._exit(request["then_exit"])
         elif what == "die":
             os.kill(os.getpid(), request.get("signal", signal.SIGKILL))
         elif what == "exit":

@@ -178,6 +178,7 @@ def _failed(paths: Paths, code: int, before: int) -> SchedqError:
 
 def _environment(paths: Paths) -> dict[str, str]:
     env = dict(os.environ, SCHEDQ_HOME=paths.home)
+    env.pop("SCHEDQ_WORKER", None)
     for variable in ("SCHEDQ_MANIFESTS", "SCHEDQ_ENVS"):
         if env.get(variable):
             env[variable] = ":".join(os.path.abspath(each) for each in env[variable].split(":") if each)

@@ -6,24 +6,25 @@ nothing about order or room; the loop does, and is told what happened through `p
 
 from __future__ import annotations
 
+import json
 import logging
 import os
 import queue
-import threading
 from typing import Any
 
 from scheduler import catalog
-from scheduler.clock import monotonic_s, now_at
+from scheduler.clock import monotonic_s
 from scheduler.config import Paths, Settings
 from scheduler.errors import SchedqError
 from scheduler.host import attempt as attempts
-from scheduler.host import collect, environments
+from scheduler.host import environments
+from scheduler.host.collector import Collector
 from scheduler.host.doorbell import Doorbell
 from scheduler.host.machine.sampler import Sampler
 from scheduler.host.machine.snapshot import facts as machine_facts
 from scheduler.host.workers import environment
 from scheduler.host.workers.roster import Launch, Roster, Stored, sweep
-from scheduler.model.host import Adopt, Failed, Gone, HostEvent, Nudged, Park, Replied, Returned, Shown, Task
+from scheduler.model.host import Adopt, Failed, Gone, HostEvent, Park, Replied, Returned, Shown, Task
 from scheduler.model.machine import Machine
 from scheduler.model.outcome import Outcome
 from scheduler.model.provider import Provider
@@ -45,19 +46,14 @@ class LocalHost:
         self.settings = settings
         self.queue_id = queue_id
         self._inbox: queue.SimpleQueue[HostEvent] = queue.SimpleQueue()
-        self._tasks: dict[int, Task] = {}
         self._kinds: dict[int, Park | Adopt] = {}
-        self._silent: dict[int, Stored] = {}
-        self._ended: set[int] = set()
-        self._answered: dict[int, int] = {}
-        self._packages: dict[str, dict[str, str]] = {}
-        self._lock = threading.Lock()
         self._specs: dict[tuple[str, str], Spec] = {}
         self._providers: dict[tuple[str, str], Provider] = {}
         self._looked_at: float | None = None
         self._recorded = environment.recorded()
         for folder in (paths.run, paths.workers, paths.jobs, paths.results):
             os.makedirs(folder, mode=0o700, exist_ok=True)
+        self._collector = Collector(paths, lambda slug, variant: self._specs.get((slug, variant)), self.emit)
         self._roster = Roster(paths, queue_id, self._heard)
         self._sampler = Sampler(paths, settings, queue_id=queue_id, budget_of=self._budget_of)
         self._doorbell = Doorbell(paths, self.emit, about)
@@ -74,6 +70,7 @@ class LocalHost:
         self._doorbell.close()
         self._sampler.close()
         self._roster.close()
+        self._collector.close()
 
     def emit(self, event: HostEvent) -> None:
         """Put an event before the loop; callable from any thread and from a signal handler."""
@@ -167,8 +164,7 @@ class LocalHost:
         except (OSError, SchedqError, LookupError) as error:
             self._undone(task, Outcome("error", f"the attempt's folders could not be made: {error}"))
             return
-        with self._lock:
-            self._tasks[task.worker_id] = task
+        self._collector.take(task)
         self._roster.send(
             task.worker_id, task.job_id, task.attempt, message,
             reply_path=place.reply_path, log_path=place.log_path, argv=argv, cwd=spec["folder"],
@@ -179,8 +175,6 @@ class LocalHost:
             return None
         params_path = os.path.join(place.folder, "params.json")
         with open(params_path, "w", encoding="utf-8") as file:
-            import json
-
             json.dump(task.params, file)
         return attempts.argv(spec, environments.python_of(spec) or "", place, params_path, task.name)
 
@@ -196,8 +190,7 @@ class LocalHost:
         for row in rows:
             self._kinds[row.worker_id] = row
             if row.assignment is not None and row.assignment.task is not None:
-                with self._lock:
-                    self._tasks[row.worker_id] = row.assignment.task
+                self._collector.take(row.assignment.task)
             self._roster.adopt(row)
 
     def watch_return(self, worker_ids: list[int]) -> None:
@@ -208,79 +201,29 @@ class LocalHost:
     def tell(self, job_id: int, state: str) -> None:
         """Tell whoever waits for this job, and clear away what the queue has by now."""
         self._doorbell.tell(job_id, state)
-        attempt = self._answered.pop(job_id, None) if state not in ("admitted", "running") else None
-        if attempt is not None:
-            attempts.clear(self.paths, job_id, attempt)
+        if state not in ("admitted", "running"):
+            self._collector.done(job_id)
 
     def _heard(self, event: HostEvent | Stored) -> None:
         """On the roster's thread: make of what a keeper said what the loop understands."""
         if isinstance(event, Stored) and event.no_reply:
-            self._silent[event.worker_id] = event
+            self._collector.silent(event)
             self._roster.after(SILENCE_S, lambda: self._end_silent(event))
         elif isinstance(event, Stored):
-            self.emit(self._collected(event))
+            self._collector.heard(event)
         elif isinstance(event, Shown):
             self._sampler.refresh(lambda: self.emit(event))
         elif isinstance(event, Gone):
-            silent = self._silent.pop(event.worker_id, None)
-            if silent is not None and event.worker_id in self._ended:
-                self.emit(self._collected(silent))
-            self._ended.discard(event.worker_id)
-            with self._lock:
-                self._tasks.pop(event.worker_id, None)
             self._kinds.pop(event.worker_id, None)
-            self.emit(event)
-            self._sampler.refresh(lambda: self.emit(Returned(event.worker_id, back=True)))
+            back = Returned(event.worker_id, back=True)
+            self._collector.gone(event, lambda: self._sampler.refresh(lambda: self.emit(back)))
         else:
             self.emit(event)
 
     def _end_silent(self, stored: Stored) -> None:
         """A worker that took a request, gave no reply and lives on: it is not asked again."""
-        if self._silent.get(stored.worker_id) is stored:
-            self._ended.add(stored.worker_id)
+        if self._collector.end_silent(stored):
             self._roster.stop(stored.worker_id, SILENCE_S, f"no reply: {stored.error}")
-
-    def _collected(self, stored: Stored) -> HostEvent:
-        with self._lock:
-            task = self._tasks.pop(stored.worker_id, None)
-        if task is None or (task.job_id, task.attempt) != (stored.job_id, stored.attempt):
-            return Nudged()
-        spec = self._specs.get((task.slug, task.variant))
-        if spec is None:
-            return Replied(stored.worker_id, task.job_id, task.attempt, Outcome("error", "its manifest is gone"))
-        self._answered[task.job_id] = task.attempt
-        facts = self._job_facts(task, spec)
-        got = collect.collect(self.paths, spec, task, facts)
-        return Replied(
-            stored.worker_id, task.job_id, task.attempt, got.outcome, got.reply, got.destination, got.exiting,
-            facts["versions"],
-        )  # fmt: skip
-
-    def _job_facts(self, task: Task, spec: Spec) -> dict[str, Any]:
-        place = spec["environment"]
-        return {
-            "job": task.job_id,
-            "name": task.name,
-            "slug": task.slug,
-            "variant": task.variant,
-            "user": task.user,
-            "batch": task.batch,
-            "attempt": task.attempt,
-            "params": task.params,
-            "seed": task.params.get("seed"),
-            "input_name": task.input_name,
-            "input_sha256": task.input_sha256,
-            "revision": spec["revision"],
-            "environment": place["hash"] if place else None,
-            "versions": self._versions(spec),
-            "ended_at": now_at(),
-        }
-
-    def _versions(self, spec: Spec) -> dict[str, str]:
-        key = spec["environment"]["hash"] if spec["environment"] else ""
-        if key not in self._packages:
-            self._packages[key] = environments.versions(spec)
-        return self._packages[key]
 
     def _budget_of(self, slug: str) -> tuple[float, float] | None:
         """What this queue's own manifests declare for a slug: (device GiB, host GiB), None = unknown."""

@@ -16,10 +16,10 @@ from scheduler.model.verdict import Demand
 from scheduler.rules.admission import Claim, decide
 
 UNKNOWN_LOAD_S = 60.0
-"""What loading is taken to cost while nobody has measured it: between the 47 s and 102 s of E1."""
+"""What loading is taken to cost while nobody has measured it: about what a held worker saves (E1)."""
 
-TRIED = 2000
-"""Sets of one size that are looked at; beyond that the largest are taken first and what is not needed is dropped."""
+TRIED = 300
+"""Sets of one size that are looked at; beyond that all are taken and what is not needed is dropped, smallest first."""
 
 
 def evictable(worker: WorkerView) -> bool:
@@ -51,22 +51,29 @@ def victims(
 
     if not suffice(ranked):
         return None
+    largest = sorted(ranked, key=_gib, reverse=True)
     for size in range(len(ranked) + 1):
+        if not suffice(largest[:size]):
+            continue
         if math.comb(len(ranked), size) > TRIED:
-            return _dropped(ranked, suffice)
+            break
         enough = [chosen for chosen in combinations(ranked, size) if suffice(chosen)]
-        if enough:
-            return min(enough, key=lambda chosen: _cost(chosen, providers))
-    return None
+        return _needed(min(enough, key=lambda chosen: _cost(chosen, providers)), suffice)
+    return _needed(ranked, suffice)
 
 
-def _dropped(ranked: Sequence[WorkerView], suffice: Callable[[Sequence[WorkerView]], bool]) -> tuple[WorkerView, ...]:
-    kept = sorted(ranked, key=lambda worker: (math.fsum(worker.charges.values()), worker.id))
+def _needed(chosen: Sequence[WorkerView], suffice: Callable[[Sequence[WorkerView]], bool]) -> tuple[WorkerView, ...]:
+    """Those of the chosen without whom it would not suffice; the smallest are spared first."""
+    kept = sorted(chosen, key=lambda worker: (_gib(worker), worker.id))
     for worker in list(kept):
         without = [each for each in kept if each.id != worker.id]
         if suffice(without):
             kept = without
-    return tuple(kept)
+    return tuple(sorted(kept, key=lambda worker: worker.id))
+
+
+def _gib(worker: WorkerView) -> float:
+    return math.fsum(worker.charges.values())
 
 
 def _cost(chosen: Sequence[WorkerView], providers: Mapping[tuple[str, str], Provider]) -> tuple[float, list[int]]:
@@ -76,4 +83,4 @@ def _cost(chosen: Sequence[WorkerView], providers: Mapping[tuple[str, str], Prov
 def _load_s_per_gib(worker: WorkerView, providers: Mapping[tuple[str, str], Provider]) -> float:
     provider = providers.get((worker.slug, worker.variant))
     load_s = provider.load_s if provider is not None and provider.load_s is not None else UNKNOWN_LOAD_S
-    return load_s / max(1e-9, math.fsum(worker.charges.values()))
+    return load_s / max(1e-9, _gib(worker))

@@ -74,6 +74,8 @@ def _coming_up(snapshot: Snapshot, worker: WorkerView, provider: Provider) -> Ab
         return Abort(worker.id, f"its keeper could not be seen within {SHOWN_WITHIN_S:.0f} s")
     if worker.state == "starting" and worker.alive_s >= provider.start_timeout_s > 0:
         return Abort(
-            worker.id, f"no sign of life for start_timeout_s = {provider.start_timeout_s:.0f} s while starting"
+            worker.id,
+            f"no sign of life for start_timeout_s = {provider.start_timeout_s:.0f} s while starting",
+            "timed_out",
         )
     return None

@@ -143,6 +143,20 @@ def test_a_reply_that_was_given_before_death_wins(yard: Yard) -> None:
     assert yard.ear.wait(Gone).exit_code == 9
 
 
+def test_a_reply_and_a_death_that_are_seen_at_once_are_a_reply(yard: Yard) -> None:
+    answered = yard.start()
+    done = Path(yard.paths.home) / "done"
+    reply = yard.send({"do": "wait_for", "path": str(done), "then_exit": 9, "progress": 1})
+    yard.ear.wait(Progressed)
+    os.kill(yard.shown.keeper_pid, signal.SIGSTOP)
+    done.touch()
+    until(lambda: not tree.is_alive(answered.leader_pid, answered.leader_started), "the worker's death")
+    os.kill(yard.shown.keeper_pid, signal.SIGCONT)
+    assert not yard.ear.wait(Stored).no_reply
+    assert reply_of(reply)["found"] == str(done)
+    assert yard.ear.wait(Gone).exit_code == 9
+
+
 def test_a_worker_that_says_it_leaves_is_sent_nothing_more(yard: Yard) -> None:
     yard.start()
     yard.send({"do": "exiting"})

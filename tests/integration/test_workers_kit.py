@@ -78,15 +78,9 @@ def yard(tmp_path: Path) -> Iterator[Yard]:
 
 def old_python() -> str | None:
     """An interpreter of version 3.8 that runs, or None."""
-    found = shutil.which("python3.8")
-    for candidate in [found] if found else []:
-        if (
-            subprocess.run(
-                [candidate, "-c", "import sys; assert sys.version_info[:2] == (3, 8)"], check=False
-            ).returncode
-            == 0
-        ):
-            return candidate
+    found, check = shutil.which("python3.8"), "import sys; assert sys.version_info[:2] == (3, 8)"
+    if found and subprocess.run([found, "-c", check], check=False, capture_output=True).returncode == 0:
+        return found
     versions = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv")) / "versions"
     return next((str(p / "bin" / "python3") for p in sorted(versions.glob("3.8.*"))), None)
 
@@ -232,16 +226,21 @@ def test_term_ends_a_worker_in_the_middle_of_predict(yard: Yard, tmp_path: Path)
     assert yard.stop(10.0).exit_code == -15
 
 
-@pytest.mark.parametrize(
-    ("request_", "code", "reason"),
-    [({}, 0, None), ({"do": "refused"}, 3, "refused"), ({"do": "later"}, 75, "later"), ({"do": "absent"}, 5, "no_accelerator"),
-     ({"do": "error"}, 1, "error"), ({"do": "oom"}, 1, "over_budget"), ({"do": "exit", "code": 7}, 7, "worker_exiting")],
-)  # fmt: skip
-def test_the_same_script_answers_once(
-    tmp_path: Path, python: str, request_: Any, code: int, reason: str | None
-) -> None:
+ONCE = [
+    ({}, 0, None),
+    ({"do": "refused"}, 3, "refused"),
+    ({"do": "later"}, 75, "later"),
+    ({"do": "absent"}, 5, "no_accelerator"),
+    ({"do": "error"}, 1, "error"),
+    ({"do": "oom"}, 1, "over_budget"),
+    ({"do": "exit", "code": 7}, 7, "worker_exiting"),
+]
+
+
+@pytest.mark.parametrize(("asked", "code", "reason"), ONCE)
+def test_the_same_script_answers_once(tmp_path: Path, python: str, asked: Any, code: int, reason: str | None) -> None:
     (tmp_path / "worker.py").write_text(SCRIPT)
-    (tmp_path / "a.json").write_text(json.dumps(request_))
+    (tmp_path / "a.json").write_text(json.dumps(asked))
     line = [python, str(tmp_path / "worker.py"), "--input", str(tmp_path / "a.json"), "--output", str(tmp_path / "out")]
     done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr

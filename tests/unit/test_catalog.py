@@ -12,10 +12,11 @@ from pathlib import Path
 import pytest
 from manifests_made import BASE, Manifests
 
-from scheduler import cache, catalog, manifest
-from scheduler.cache import Seen
+from scheduler import catalog, manifest
 from scheduler.config import Paths
 from scheduler.errors import BrokenManifest, UnknownProvider, UsageError
+from scheduler.inputs import cache
+from scheduler.inputs.cache import Seen
 
 
 @pytest.fixture
@@ -244,7 +245,7 @@ def test_a_fresh_catalog_imports_nothing_slow(made: Manifests) -> None:
         "values = request.parameters(spec, [])\nrequest.check(spec, *read, values, paths)\n"
         "slow = {'pydantic', 'fastjsonschema', 'ruamel', 'tomllib', 'typer', 'sqlalchemy', 'dataclasses',\n"
         "        'inspect', 'typing', 'pathlib', 'subprocess', 'datetime', 'tempfile', 'hashlib', 'decimal',\n"
-        "        'difflib', 'glob', 'scheduler.manifest', 'scheduler.schema'}\n"
+        "        'difflib', 'glob', 'scheduler.manifest', 'scheduler.inputs.schema'}\n"
         "print(sorted(slow & set(sys.modules)))"
     )
     (made.root / "fold" / "in.json").write_text('{"sequences": [{"id": "A"}]}')
@@ -255,7 +256,7 @@ def test_a_fresh_catalog_imports_nothing_slow(made: Manifests) -> None:
 
 
 def test_a_validator_is_kept_and_made_again_when_it_is_not_ours(made: Manifests) -> None:
-    from scheduler import validators
+    from scheduler.inputs import validators
 
     age(made.root)
     asked = load().spec("fold")["input"]

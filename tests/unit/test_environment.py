@@ -116,13 +116,13 @@ def test_secrets_come_from_a_file_that_is_ours_alone(tmp_path: Path) -> None:
     with pytest.raises(SchedqError, match="add a line NOPE="):
         secrets_of(str(path), ["NOPE"])
     path.chmod(0o640)
-    with pytest.raises(SchedqError, match="mode 0640.*chmod 600") as found:
+    with pytest.raises(SchedqError, match=r"mode 0640.*chmod 600") as found:
         secrets_of(str(path), ["MSA_KEY"])
     assert "top secret" not in str(found.value)
 
 
 def test_a_secret_without_a_file_or_behind_a_link_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(SchedqError, match="passes KEY, and .* cannot be read"):
+    with pytest.raises(SchedqError, match=r"passes KEY, and .* cannot be read"):
         secrets_of(str(tmp_path / "none"), ["KEY"])
     (tmp_path / "real").write_text("KEY=1")
     (tmp_path / "real").chmod(0o600)

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler import formats
 from scheduler.errors import InvalidInput
+from scheduler.inputs import formats
 from scheduler.request import parsed
 
 

@@ -139,6 +139,13 @@ def test_a_holder_of_others_is_charged_at_least_what_it_is_seen_to_use(there: Ta
     assert only(there.read()).charges == (Charge("host", 9.0, 9.0, "host"),)
 
 
+def test_a_claim_of_others_counts_at_least_what_is_used_and_ours_counts_as_it_is_leased(there: Table) -> None:
+    for pid, queue in ((10, "other"), (20, "Q")):
+        there.keeper(pid, "worker=4", "slug=capiti", f"queue={queue}", "charge=host:0.5")
+        there.run(pid + 1, "python", "model.py", parent=pid, rss_mib=2048)
+    assert [each.charges[0].charge_gib for each in there.read()] == [2.0, 0.5]
+
+
 def test_a_slug_that_nobody_declared_is_unknown_on_every_pool_it_could_be_on(there: Table) -> None:
     there.legacy(10, "/lab/remote/esm/resident/esm_resident_worker.py")
     found = only(there.read((pool("device:a"), pool("device:b"), pool("host"))))

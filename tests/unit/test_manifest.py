@@ -10,8 +10,8 @@ import pytest
 from manifests_made import BASE, PARAMS, SCHEMA, Manifests
 
 from scheduler import manifest
-from scheduler.cache import Seen
 from scheduler.errors import UnknownProvider
+from scheduler.inputs.cache import Seen
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from providers import LEGACY, MANIFESTS, SLUGS, declared, spec_of
 
-from scheduler import declaration
+from scheduler.declared import declaration
 from scheduler.host import attempt, environments
 
 README = (MANIFESTS / "README.md").read_text()

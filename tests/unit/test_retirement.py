@@ -20,7 +20,7 @@ def ends(view: WorkerView, *, wanted: bool = False, **over: object) -> list[Abor
         (worker(state="busy", job_id=1, cancel=True), "cancelled"),
         (worker(state="busy", job_id=1, deadline_in_s=0.0), "timed_out"),
         (worker(state="busy", job_id=1, alive_s=3600.0), "timed_out"),
-        (worker(state="starting", job_id=1, alive_s=900.0), ""),
+        (worker(state="starting", job_id=1, alive_s=900.0), "timed_out"),
         (worker(state="parked", job_id=1, shown=False, state_s=30.0), ""),
     ],
 )

@@ -84,6 +84,7 @@ def test_the_tightest_group_bounds_capacity_and_what_is_live(
     (host,) = found.pools
     assert (host.capacity.value, host.free.value, host.available.value) == (32.0, 3.0, 3.0)
     assert host.available.source == "b left" and any("a limit" in note for note in found.notes)
+    bounds.append(cgroup.Bound("/full", Reading(60.0, "full"), Reading(0.0, "full")))
     bounds.append(cgroup.Bound("/c", Reading(60.0, "c"), reading(None, missing="use unread")))
     assert take().take().pools[0].available.failed
 

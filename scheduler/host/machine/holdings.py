@@ -3,7 +3,8 @@
 Three kinds. Keepers of schedq carry their claim in argv. Legacy resident workers are an interpreter whose script is
 `*_resident_worker.py` with `--socket`; the path names provider and checkout. A shell or an editor that quotes such a
 line is neither: its argv[0] is no interpreter, or the script is not its argument. A worker whose checkout was deleted
-is one all the same. Sockets are no evidence: they outlive their workers, and two checkouts share one path (E2).
+is one all the same: it was another checkout's workers that filled the machine (E2). Sockets are no evidence: they
+outlive their workers, and two checkouts may share one path.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 from scheduler.errors import BrokenManifest, InvalidInput, UsageError
-from scheduler.formats import parse_json, shortened
+from scheduler.inputs.formats import parse_json, shortened
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:

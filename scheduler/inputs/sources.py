@@ -9,8 +9,8 @@ import os
 import stat
 
 from scheduler import config
-from scheduler.cache import signature
 from scheduler.errors import InvalidInput, UsageError
+from scheduler.inputs.cache import signature
 
 MIB = 1 << 20
 _limits: dict[object, int] = {}

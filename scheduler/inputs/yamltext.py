@@ -13,7 +13,7 @@ from ruamel.yaml.error import MarkedYAMLError
 from ruamel.yaml.nodes import MappingNode, Node, ScalarNode, SequenceNode
 
 from scheduler.errors import InvalidInput
-from scheduler.formats import DEEPEST, place, shortened
+from scheduler.inputs.formats import DEEPEST, place, shortened
 
 TAG = "tag:yaml.org,2002:"
 SPARE = 1_000_000

@@ -13,12 +13,12 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from scheduler import cache, schema, validators
-from scheduler.cache import Seen
-from scheduler.declaration import DAEMONS, PLACEHOLDERS, SLUG, VARIANT, Manifest, faults, shown, strays
+from scheduler.declared.declaration import DAEMONS, PLACEHOLDERS, SLUG, VARIANT, Manifest, faults, shown, strays
+from scheduler.declared.layers import Source, origin_of
+from scheduler.declared.revision import environment_hash, revision
 from scheduler.errors import BrokenManifest
-from scheduler.layers import Source, origin_of
-from scheduler.revision import environment_hash, revision
+from scheduler.inputs import cache, schema, validators
+from scheduler.inputs.cache import Seen
 
 
 def declared(source: Source, variant: str) -> Manifest:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import marshal
 import sys
 
-from scheduler.cache import own_bytes, put, sha256
+from scheduler.inputs.cache import own_bytes, put, sha256
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def load(base: str, schema_path: str) -> Callable[[Any], Any]:
     """
     code = _stored(base)
     if code is None:
-        from scheduler import schema
+        from scheduler.inputs import schema
 
         code = schema.compiled(schema_path)
         keep(base, code)

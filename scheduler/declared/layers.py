@@ -12,7 +12,7 @@ import os
 import re
 from typing import Any
 
-from scheduler.declaration import TABLES, Table, keys, shown, strays
+from scheduler.declared.declaration import TABLES, Table, keys, shown, strays
 from scheduler.errors import BrokenManifest
 
 NOTES = ("measured", "measured_at", "measured_on", "device", "date", "note")

@@ -9,8 +9,8 @@ import json
 import os
 from typing import Any
 
-from scheduler.cache import Seen, sha256
-from scheduler.declaration import Env, Manifest
+from scheduler.declared.declaration import Env, Manifest
+from scheduler.inputs.cache import Seen, sha256
 
 LENGTH = 16
 

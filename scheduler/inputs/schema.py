@@ -15,7 +15,7 @@ import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
 from scheduler.errors import BrokenManifest, InvalidInput
-from scheduler.formats import parse_json, shortened
+from scheduler.inputs.formats import parse_json, shortened
 
 TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 TYPE_WORDS = {

@@ -1,0 +1,54 @@
+"""Rows of the queue as a host is given them: an attempt's request, and a worker to take over."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from scheduler.model.host import Adopt, Assignment, Task
+from scheduler.store import queue
+
+
+def adoption(row: Any, job: Any) -> Adopt:
+    """A live worker's row and the job that is bound to it, for a host that just came up.
+
+    One that was parked when its scheduler ended is ended: nothing was spent on it yet.
+    """
+    assignment = None
+    if job is not None and job.state == "running":
+        assignment = Assignment(job.id, job.attempt, job.out or "", task_of(job, row.id, job.attempt, None))
+    return Adopt(
+        worker_id=row.id,
+        slug=row.slug,
+        variant=row.variant,
+        revision=row.revision,
+        mode=row.mode,
+        state="retiring" if row.state == "parked" else row.state,
+        boot_id=row.boot_id or "",
+        keeper_pid=row.keeper_pid,
+        keeper_started=row.keeper_started,
+        leader_pid=row.leader_pid,
+        leader_started=row.leader_started,
+        assignment=assignment,
+    )
+
+
+def task_of(job: Any, worker_id: int, attempt: int, body: bytes | None) -> Task:
+    """A job's row as the request of one attempt; `body` is the input's bytes, None where only the fence matters."""
+    return Task(
+        worker_id=worker_id,
+        job_id=job.id,
+        attempt=attempt,
+        slug=job.slug,
+        variant=job.variant,
+        name=job.name,
+        user=job.user,
+        batch=job.batch or "",
+        params=queue.json_object(job.params),
+        input_name=job.input_name,
+        input_kind=job.input_kind,
+        input_sha256=job.input_sha256,
+        input=body,
+        files=queue.json_object(job.files),
+        out=job.out or "",
+        deadline_s=job.timeout_s,
+    )

@@ -1,0 +1,143 @@
+"""Which attempt each worker is on, and what became of it: stored replies made into events for the loop.
+
+A reply with outputs is collected on a thread of its own, since publishing syncs files; the worker's end then waits
+for it, so that the loop never hears of a death before the answer that came first. Only the attempt that was handed
+in can be collected: a stale reply publishes nothing (P2).
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from scheduler.clock import now_at
+from scheduler.config import Paths
+from scheduler.host import attempt as attempts
+from scheduler.host import collect, environments
+from scheduler.host.workers.orders import Stored
+from scheduler.model.host import Gone, HostEvent, Nudged, Replied, Task
+from scheduler.model.outcome import Outcome
+
+Spec = dict[str, Any]
+
+
+class Collector:
+    """`take`, `heard` and `gone` may be called from different threads; `emit` puts an event before the loop."""
+
+    def __init__(
+        self, paths: Paths, spec_of: Callable[[str, str], Spec | None], emit: Callable[[HostEvent], None]
+    ) -> None:
+        self.paths, self.spec_of, self.emit = paths, spec_of, emit
+        self._lock = threading.Lock()
+        self._tasks: dict[int, Task] = {}
+        self._silent: dict[int, Stored] = {}
+        self._ended: set[int] = set()
+        self._busy: dict[int, Future[None]] = {}
+        self._answered: dict[int, int] = {}
+        self._packages: dict[str, dict[str, str]] = {}
+        self._pool = ThreadPoolExecutor(2, thread_name_prefix="schedq-collect")
+
+    def take(self, task: Task) -> None:
+        """This attempt is what its worker is on now."""
+        with self._lock:
+            self._tasks[task.worker_id] = task
+
+    def heard(self, stored: Stored) -> None:
+        """A reply is there: collect it, now or beside."""
+        with self._lock:
+            task = self._tasks.get(stored.worker_id)
+        if task is not None and self._takes_long(task):
+            self._busy[stored.worker_id] = self._pool.submit(lambda: self.emit(self._collected(stored)))
+        else:
+            self.emit(self._collected(stored))
+
+    def _takes_long(self, task: Task) -> bool:
+        place = attempts.desk(self.paths, task.job_id, task.attempt, task.input_name)
+        return bool(task.out) or attempts.has_outputs(place.out_dir)
+
+    def silent(self, stored: Stored) -> None:
+        """A worker closed its connection without a reply: its end says why, or that it does not end."""
+        self._silent[stored.worker_id] = stored
+
+    def end_silent(self, stored: Stored) -> bool:
+        """Whether that worker still lives, and is to be ended as one that does not answer."""
+        if self._silent.get(stored.worker_id) is not stored:
+            return False
+        self._ended.add(stored.worker_id)
+        return True
+
+    def gone(self, event: Gone, then: Callable[[], None]) -> None:
+        """A worker is gone: said once its last answer was collected. `then` is called afterwards."""
+        silent = self._silent.pop(event.worker_id, None)
+        if silent is not None and event.worker_id in self._ended:
+            self.emit(self._collected(silent))
+        self._ended.discard(event.worker_id)
+
+        def say(_: Future[None] | None = None) -> None:
+            with self._lock:
+                self._tasks.pop(event.worker_id, None)
+            self.emit(event)
+            then()
+
+        waiting = self._busy.pop(event.worker_id, None)
+        if waiting is None:
+            say()
+        else:
+            waiting.add_done_callback(say)
+
+    def done(self, job_id: int) -> None:
+        """The queue has this job's answer: what lay on disk for it may go."""
+        attempt = self._answered.pop(job_id, None)
+        if attempt is not None:
+            attempts.clear(self.paths, job_id, attempt)
+
+    def close(self) -> None:
+        """Finish what is being collected, take nothing more."""
+        self._pool.shutdown(wait=True)
+
+    def _collected(self, stored: Stored) -> HostEvent:
+        with self._lock:
+            task = self._tasks.pop(stored.worker_id, None)
+        if task is None or (task.job_id, task.attempt) != (stored.job_id, stored.attempt):
+            return Nudged()
+        spec = self.spec_of(task.slug, task.variant)
+        if spec is None:
+            text = f"the manifest of {task.slug} is gone; its reply lies in {stored.reply_path}"
+            return Replied(stored.worker_id, task.job_id, task.attempt, Outcome("error", text))
+        self._answered[task.job_id] = task.attempt
+        facts = self._job_facts(task, spec)
+        got = collect.collect(self.paths, spec, task, facts)
+        return Replied(
+            stored.worker_id, task.job_id, task.attempt, got.outcome, got.reply, got.destination, got.exiting,
+            facts["versions"],
+        )  # fmt: skip
+
+    def _job_facts(self, task: Task, spec: Spec) -> dict[str, Any]:
+        place = spec["environment"]
+        return {
+            "job": task.job_id,
+            "name": task.name,
+            "slug": task.slug,
+            "variant": task.variant,
+            "user": task.user,
+            "batch": task.batch,
+            "attempt": task.attempt,
+            "params": task.params,
+            "seed": task.params.get("seed"),
+            "input_name": task.input_name,
+            "input_sha256": task.input_sha256,
+            "revision": spec["revision"],
+            "environment": place["hash"] if place else None,
+            "versions": self._versions(spec),
+            "host": os.uname().nodename,
+            "ended_at": now_at(),
+        }
+
+    def _versions(self, spec: Spec) -> dict[str, str]:
+        key = spec["environment"]["hash"] if spec["environment"] else ""
+        if key not in self._packages:
+            self._packages[key] = environments.versions(spec)
+        return self._packages[key]
