@@ -22,9 +22,8 @@ WORKER = """
 import os, sys
 held = bytearray(int(os.environ.get("HOLD_MIB", "0")) << 20)
 held[::4096] = b"x" * len(held[::4096])
-if os.environ.get("FORK"):
-    pid = os.fork()
-print("up", flush=True)
+if not os.environ.get("FORK") or os.fork():
+    print("up", flush=True)
 sys.stdin.read()
 """
 KEEPER = """
