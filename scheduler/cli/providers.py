@@ -73,55 +73,96 @@ def _row(spec: dict[str, Any]) -> dict[str, Any]:
 
 
 def show(call: Call) -> int:
-    """All that the catalog has of one provider or variant."""
-    spec = catalog.load(Paths()).spec(call.text("slug") or "")
-    missing = _missing(spec)
+    """What a provider takes, what it costs, and where each value comes from."""
+    from scheduler import manifest
+
+    asked = call.text("slug") or ""
+    spec = catalog.load(Paths()).spec(asked)
+    missing, told = _missing(spec), manifest.describe(asked)
     if call.flag("json"):
-        say.out(say.document({"schema_version": 1, **spec, "installed": not missing, "missing": missing}))
+        answer = {"schema_version": 1, **spec, "installed": not missing, "missing": missing, "values": told["values"]}
+        say.out(say.document(answer))
         return 0
     say.out(say.paint(_name(spec), "bold") + f"  {say.plain(str(spec['title'] or ''))}".rstrip())
-    for line in say.wrap(f"installed: {'yes' if not missing else 'no: ' + missing}", "  "):
-        say.out(line)
-    for key, value in spec.items():
-        if key in ("slug", "variant", "title") or value in (None, "", [], {}):
+    _pair("manifest", say.plain(spec["manifest"]))
+    _pair("installed", missing or "yes")
+    _pair("takes", " ".join(spec["input"]["accept"]) or "any file")
+    for line in _parameters(spec):
+        _pair("", line)
+    if spec["example"]:
+        _pair("try", f"schedq run {_name(spec)} --example")
+    for warning in told["warnings"]:
+        _pair("warning", warning)
+    say.out("")
+    say.out(say.paint(f"{'value':26} {'is':38}  from", "bold"))
+    for row in told["values"]:
+        if row["key"] in ("slug", "title") or row["value"] in (None, [], {}):
             continue
-        text = value if isinstance(value, str) else say.document(value, indent=False)
-        lines = say.wrap(text, " " * 22)
-        say.out(f"  {say.fill(key, 19)} {lines[0].lstrip()}")
+        origin = "manifest" if row["origin"] == spec["manifest"] else say.plain(row["origin"])
+        lines = say.wrap(_shown(row), " " * 27, columns=65)
+        say.out(f"{say.fill(row['key'], 26)} {say.fill(lines[0].lstrip(), 38)}  {origin}")
         for line in lines[1:]:
             say.out(line)
     return 0
 
 
+def _pair(word: str, text: str) -> None:
+    lines = say.wrap(text, " " * 11)
+    say.out(f"{word:11}{lines[0].lstrip()}")
+    for line in lines[1:]:
+        say.out(line)
+
+
+def _shown(row: dict[str, Any]) -> str:
+    value = row["value"]
+    if row["key"] == "validation":
+        return f"{len(value)} case{'s' if len(value) != 1 else ''}"
+    if isinstance(value, list) and all(isinstance(each, str) for each in value):
+        return " ".join(value)
+    return value if isinstance(value, str) else say.document(value, indent=False)
+
+
+def _parameters(spec: dict[str, Any]) -> list[str]:
+    """A line a parameter: how it is given, what it may be, what it means."""
+    if not spec["input"]["params"]:
+        return []
+    import json
+
+    with open(spec["input"]["params"], encoding="utf-8") as file:
+        schema = json.load(file)
+    lines = []
+    for name, rule in schema.get("properties", {}).items():
+        given = f"={say.document(rule['default'], indent=False)}" if "default" in rule else ""
+        kinds = ", ".join(map(str, rule["enum"])) if "enum" in rule else str(rule.get("type", "any"))
+        about = rule.get("description") or rule.get("title") or ""
+        lines.append(f"--param {name}{given} ({kinds})" + (f": {about}" if about else ""))
+    return lines
+
+
 def check(call: Call) -> int:
     """Read every manifest; exit 2 if one is broken, else 0. Warnings and what is not installed are named."""
+    from scheduler import manifest
+
     found = catalog.load(Paths())
-    asked = call.many("slugs")
-    for slug in asked:
-        if slug not in found.broken:
-            found.spec(slug)
-    broken = {slug: text for slug, text in found.broken.items() if not asked or slug in asked}
-    specs = [
-        spec
-        for slug, entry in sorted(found.providers.items())
-        for spec in entry["variants"].values()
-        if not asked or slug in [each.partition(":")[0] for each in asked]
-    ]
-    warned = {_name(spec): list(spec["warnings"]) for spec in specs}
-    missing = {_name(spec): _missing(spec) for spec in specs}
+    slugs = list(call.many("slugs")) or sorted({*found.providers, *found.broken})
+    rows: list[dict[str, Any]] = []
+    for slug in slugs:
+        told = manifest.check(slug)
+        broken = [each["text"] for each in told if each["level"] == "error"]
+        missing = "" if broken else _missing(found.spec(slug))
+        warnings = [each["text"] for each in told if each["level"] != "error"]
+        rows.append({"provider": slug, "broken": broken, "warnings": warnings, "missing": missing})
+    any_broken = any(row["broken"] for row in rows)
     if call.flag("json"):
-        rows = [{"provider": name, "warnings": warned[name], "missing": missing[name]} for name in warned]
-        say.out(say.document({"schema_version": 1, "providers": rows, "broken": broken}))
-        return BrokenManifest.exit_code if broken else 0
-    for name, warnings in warned.items():
-        told = [*warnings, *([missing[name]] if missing[name] else [])]
-        say.out(f"{say.fill(name, 24)} {'ok' if not told else ''}".rstrip())
-        for text in told:
+        say.out(say.document({"schema_version": 1, "providers": rows}))
+        return BrokenManifest.exit_code if any_broken else 0
+    for row in rows:
+        texts = [*row["broken"], *row["warnings"], *([row["missing"]] if row["missing"] else [])]
+        word = say.paint("broken", "red") if row["broken"] else "" if texts else "ok"
+        say.out(f"{say.fill(row['provider'], 24)} {word}".rstrip())
+        for text in texts:
             say.out("\n".join(say.wrap(text, "    ")))
-    for slug, text in broken.items():
-        say.out(f"{say.fill(slug, 24)} {say.paint('broken', 'red')}")
-        say.out("\n".join(say.wrap(text, "    ")))
-    return BrokenManifest.exit_code if broken else 0
+    return BrokenManifest.exit_code if any_broken else 0
 
 
 def install(call: Call) -> int:

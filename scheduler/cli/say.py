@@ -142,9 +142,9 @@ def span(seconds: float | None) -> str:
 
 
 def gib(value: object) -> str:
-    """GiB with one decimal, or as many as it takes to tell it from zero; `?` if it is not known."""
+    """GiB with two decimals, or as many as it takes to tell it from zero; `?` if it is not known."""
     if not isinstance(value, int | float):
         return "?"
     if value and abs(value) < 0.05:
         return f"{value:.3f}"
-    return f"{value:.1f}"
+    return f"{value:.2f}"

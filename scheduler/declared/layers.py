@@ -113,6 +113,8 @@ def values(model: Table, at: str = "") -> dict[str, Any]:
         key = f"{at}{field.alias or name}"
         if isinstance(value, Table):
             found.update(values(value, f"{key}."))
+        elif isinstance(value, dict) and value:
+            found.update({f"{key}.{each}": of for each, of in value.items()})
         else:
             found[key] = json.loads(json.dumps(value, default=lambda each: each.model_dump(by_alias=True)))
     return found

@@ -96,7 +96,8 @@ class LocalHost:
 
     def facts(self, machine: Machine) -> dict[str, Any]:
         """The snapshot as `status` shows it."""
-        return machine_facts(machine)
+        used = {str(worker_id): gib for worker_id, gib in self.own_use().items()}
+        return {**machine_facts(machine), "used_gib": used}
 
     def providers(self) -> dict[tuple[str, str], Provider]:
         """Every provider of the catalog, with whether it is installed; looked at anew once a second."""

@@ -143,7 +143,10 @@ def _machine(connection: sqlite3.Connection) -> dict[str, Any]:
     charged: dict[str, list[float]] = {}
     for _, pool, charge_gib in connection.execute(CHARGED):
         charged.setdefault(pool, []).append(charge_gib)
-    pools = [{**pool, "charged_gib": math.fsum(charged.get(pool["id"], ()))} for pool in snapshot.get("pools", [])]
+    pools = []
+    for pool in snapshot.get("pools", []):
+        held = [*charged.get(pool["id"], ()), pool.get("others_gib") or 0.0]
+        pools.append({**pool, "charged_gib": math.fsum(held)})
     return {
         "facts_at": at, "pools": pools, "others": snapshot.get("others", []), "cores": snapshot.get("cores"),
         "notes": snapshot.get("notes", []),
@@ -152,8 +155,11 @@ def _machine(connection: sqlite3.Connection) -> dict[str, Any]:
 
 def _workers(connection: sqlite3.Connection, at_s: float) -> list[dict[str, Any]]:
     charges: dict[int, list[dict[str, Any]]] = {}
+    found = _facts(connection)
+    used = found[1].get("used_gib", {}) if found else {}
     for worker_id, pool, charge_gib in connection.execute(CHARGED):
-        charges.setdefault(worker_id, []).append({"pool": pool, "charge_gib": charge_gib, "used_gib": None})
+        in_memory = used.get(str(worker_id)) if pool in ("host", "unified") else None
+        charges.setdefault(worker_id, []).append({"pool": pool, "charge_gib": charge_gib, "used_gib": in_memory})
     answer = []
     for row in connection.execute(WORKERS):
         idle = row["state"] == "ready" and row["idle_since_at"] is not None

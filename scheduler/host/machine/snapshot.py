@@ -176,6 +176,7 @@ def _pool_facts(machine: Machine, pool: Pool, leases: dict[str, Sequence[float]]
         "capacity_source": pool.capacity.missing or pool.capacity.source,
         "reserve_gib": pool.reserve_gib,
         "charged_gib": math.fsum(charged),
+        "others_gib": math.fsum(c.charge_gib or 0.0 for h, c in charges if h.worker_id is None),
         "owed_gib": math.fsum(max(0.0, (c.charge_gib or 0.0) - (c.used_gib or 0.0)) for _, c in charges),
         "live_gib": live.value,
         "live_source": live.missing or live.source,
