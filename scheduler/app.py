@@ -11,11 +11,12 @@ import sys
 
 from scheduler import clock as clocks
 from scheduler.config import Paths, Settings
-from scheduler.errors import Fenced, Temporary
+from scheduler.errors import TakenOver, Temporary
 from scheduler.host.local import LocalHost
 from scheduler.host.workers import tree
-from scheduler.loop import Identity, Loop
+from scheduler.loop import Loop
 from scheduler.model.host import Asked
+from scheduler.perform import Identity
 from scheduler.store import identity, schedulers
 from scheduler.store.engine import Store
 from scheduler.view import Orders
@@ -81,7 +82,7 @@ def _serve(paths: Paths, settings: Settings, version: str, auto_down_s: float | 
             if auto_down_s is not None and idle_s > auto_down_s:
                 log.info("nothing to do for %.0f s: this scheduler was started for one run and ends", idle_s)
                 break
-    except Fenced as error:
+    except TakenOver as error:
         log.warning("another scheduler has taken over: %s", error)
         return 0
     except BaseException:

@@ -55,3 +55,7 @@ class SystemClock:
     def monotonic_s(self) -> float:
         """Seconds for deadlines and idleness."""
         return monotonic_s()
+
+    def sleep(self, for_s: float) -> None:
+        """Let time pass."""
+        time.sleep(for_s)

@@ -102,3 +102,7 @@ class IllegalTransition(SchedqError):
 
 class Fenced(SchedqError):
     """A write came with an attempt or an epoch that is no longer the current one; it changed nothing."""
+
+
+class TakenOver(Fenced):
+    """A later scheduler has this queue: its higher epoch fences this one for good."""

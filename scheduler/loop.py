@@ -7,40 +7,37 @@ between the two leaves a claim without a deed, which `recover` undoes.
 
 from __future__ import annotations
 
+import logging
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, assert_never
+from typing import Any
 
 from sqlalchemy import Connection
 
 from scheduler.clock import SystemClock, seconds, stamp
 from scheduler.crash import crashpoint
-from scheduler.handover import adoption, task_of
-from scheduler.model.host import Asked, Host, HostEvent, Nudged, Park
-from scheduler.model.plan import Abort, Explain, Go, Head, Instruction, Retire, Send, Snapshot, Start
+from scheduler.errors import Fenced, IllegalTransition, TakenOver, Temporary
+from scheduler.handover import adoption
+from scheduler.model.host import Asked, Host, HostEvent, Nudged
+from scheduler.model.plan import Snapshot
 from scheduler.model.provider import Provider
+from scheduler.perform import Identity, Performer
 from scheduler.record import Recorder
 from scheduler.rules.plan import plan
-from scheduler.store import content, events, facts, leases, queue, reasons, schedulers, workers
+from scheduler.store import facts, leases, queue, reasons, schedulers, workers
 from scheduler.store.engine import Store
 from scheduler.view import Memory, Orders, snapshot
 
+log = logging.getLogger("schedq")
+
 SLOW_POLL_S = 5.0
+STOP_FAILED_S = 5.0
+"""Grace of a worker that an order did not reach."""
+
 SETTLE_S = 0.02
 """After a tick that changed something the next is soon, events or not: what it made possible is then seen."""
 
-REASON_EVERY_S = 5.0
 FACTS_EVERY_S = 5.0
-
-
-@dataclass(frozen=True)
-class Identity:
-    """Which scheduler this is: its epoch fences every lower one."""
-
-    epoch: int
-    host_id: str
-    queue_id: str
 
 
 class Loop:
@@ -64,13 +61,14 @@ class Loop:
         self.memory = Memory()
         self.leaving = ""
         self.last_activity = clock.monotonic_s()
-        self._reasons: dict[tuple[str, str], tuple[int, str, str, float]] = {}
+        self.performer = Performer(host, clock, self.memory, identity, store.paths, draw)
         self._seen: Snapshot | None = None
         self._facts_at: float | None = None
         self._moved = False
+        self._inbox: list[HostEvent] = []
+        self._trouble = ""
         self._due_in_s = 0.0
         self._revisions: dict[tuple[str, str], str] = {}
-        self._rows: dict[int, Any] = {}
 
     def recover(self) -> None:
         """Reconcile before anything is scheduled: every live row is put before the host, which says what is true.
@@ -106,12 +104,49 @@ class Loop:
         self.host.watch_return(sorted(loose))
 
     def tick(self, timeout_s: float | None = None) -> bool:
-        """One turn: wait for events, record, plan, perform. False when the scheduler has nothing left to stay for."""
-        happened = self.host.poll(self.patience_s() if timeout_s is None else timeout_s)
+        """One turn: wait for events, record, plan, perform. False when the scheduler has nothing left to stay for.
+
+        While the queue cannot be written (disk full, locked) nothing is forgotten: the events wait for the next turn.
+        """
+        self._inbox += self.host.poll(self.patience_s() if timeout_s is None else timeout_s)
+        try:
+            stay = self._turn(self._inbox)
+        except Temporary as error:
+            self._wait_out(error)
+            return True
+        except (IllegalTransition, Fenced) as error:
+            if isinstance(error, TakenOver) or not self._inbox:
+                raise
+            stay = self._one_by_one(self._inbox)
+        self._inbox = []
+        self._trouble = ""
+        return stay
+
+    def _wait_out(self, error: Temporary) -> None:
+        if str(error) != self._trouble:
+            log.warning("the queue cannot be written, trying again every second: %s", error)
+            self._trouble = str(error)
+        self.performer.doubt()
+        self.clock.sleep(1.0)
+
+    def _one_by_one(self, happened: list[HostEvent]) -> bool:
+        """Record each event by itself; one that contradicts the queue is said and dropped, the night goes on."""
+        self.performer.doubt()
+        stay = True
+        for event in happened:
+            try:
+                stay = self._turn([event])
+            except (IllegalTransition, Fenced) as error:
+                if isinstance(error, TakenOver):
+                    raise
+                log.error("%s contradicts the queue and is left out: %s", event, error)
+        return stay
+
+    def _turn(self, happened: list[HostEvent]) -> bool:
+        providers = self.host.providers()
         effects: list[Callable[[], None]] = []
         with self.store.write() as tx:
             schedulers.fence(tx, self.identity.epoch)
-            providers = self.host.providers()
             recorder = self._recorder(tx, providers)
             for event in happened:
                 recorder.record(event)
@@ -121,16 +156,18 @@ class Loop:
             live = self._cancel_admitted(tx, recorder, queue.live(tx))
             heads = queue.heads(tx)
             seen = snapshot(tx, self.host.machine(), providers, self.memory, self.clock, self.orders, heads, live)
-            self._rows = {row.id: row for row in [*heads, *live]}
-            explained: set[tuple[str, str]] = set()
+            rows = {row.id: row for row in [*heads, *live]}
+            self.performer.begin()
             for instruction in plan(seen):
-                effect = self._mark(tx, recorder, instruction, explained)
+                effect = self.performer.mark(tx, recorder, instruction, rows)
                 if effect is not None:
                     effects.append(effect)
-            self._forget_reasons(tx, seen, explained)
+            self.performer.forget_reasons(tx)
             self._record_facts(tx, seen)
             self._look_ahead(tx)
         crashpoint("tick.committed")
+        for worker_id, why in recorder.stops:
+            self.host.stop(worker_id, STOP_FAILED_S, why)
         for effect in effects:
             effect()
         for job_id, state in recorder.told.items():
@@ -166,7 +203,7 @@ class Loop:
         self._due_in_s = max(0.0, seconds(due_at) - self.clock.now_s()) if due_at else SLOW_POLL_S
 
     def _recorder(self, tx: Connection, providers: dict[tuple[str, str], Provider]) -> Recorder:
-        return Recorder(tx, self.memory, self.clock, providers, jitter=self.draw())
+        return Recorder(tx, self.memory, self.clock, providers, jitter=self.draw(), draining=self.orders.draining)
 
     def _obey(self, asked: list[Asked]) -> None:
         for order in asked:
@@ -201,101 +238,6 @@ class Loop:
             from scheduler.model.outcome import Outcome
 
             recorder.finish(job.id, job.attempt, Outcome("lost", "its worker was gone at start-up"))
-
-    def _mark(
-        self, tx: Connection, recorder: Recorder, instruction: Instruction, explained: set[tuple[str, str]]
-    ) -> Callable[[], None] | None:
-        match instruction:
-            case Start():
-                return self._start(tx, recorder, instruction)
-            case Go(worker_id):
-                workers.move(tx, worker_id, "go", recorder.at)
-                leases.move(tx, worker_id, "go", recorder.at, "")
-                now = self.clock.monotonic_s()
-                self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = now
-                self.memory.loading_since[worker_id] = now
-                return lambda: self.host.go(worker_id)
-            case Send(worker_id, job_id):
-                return self._send(tx, recorder, worker_id, job_id)
-            case Abort(worker_id, why, outcome):
-                return self._stop(tx, recorder, worker_id, "abort", f"{outcome}: {why}" if outcome else why)
-            case Retire(worker_id, why):
-                return self._stop(tx, recorder, worker_id, "retire", why)
-            case Head(job_id):
-                queue.open_head(tx, job_id, recorder.at)
-                self.memory.head_since.setdefault(job_id, self.clock.monotonic_s())
-                return None
-            case Explain():
-                explained.add((instruction.slug, instruction.variant))
-                self._explain(tx, recorder, instruction)
-                return None
-            case _:
-                assert_never(instruction)
-
-    def _start(self, tx: Connection, recorder: Recorder, start: Start) -> Callable[[], None]:
-        provider = recorder.providers[start.slug, start.variant]
-        worker_id = workers.insert(
-            tx, slug=start.slug, variant=start.variant, revision=provider.revision, mode=provider.mode,
-            host_id=self.identity.host_id, epoch=self.identity.epoch, created_at=recorder.at,
-        )  # fmt: skip
-        lease_ids = leases.reserve(tx, worker_id, start.slug, start.charges, self.identity.host_id, recorder.at)
-        queue.admit(tx, start.job_id, worker_id, self.identity.epoch, recorder.at)
-        recorder.told[start.job_id] = "admitted"
-        self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.clock.monotonic_s()
-        order = Park(
-            worker_id, start.slug, start.variant, provider.revision, provider.mode, dict(start.charges), lease_ids,
-        )  # fmt: skip
-        return lambda: self.host.park(order)
-
-    def _send(self, tx: Connection, recorder: Recorder, worker_id: int, job_id: int) -> Callable[[], None]:
-        job = self._rows[job_id]
-        if job.state == "queued":
-            attempt = queue.claim_warm(tx, job_id, worker_id, self.identity.epoch, recorder.at)
-        else:
-            attempt = job.attempt
-            queue.send(tx, job_id, attempt, recorder.at)
-        workers.move(tx, worker_id, "send", recorder.at)
-        recorder.told[job_id] = "running"
-        now = self.clock.monotonic_s()
-        self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.memory.sent_at[worker_id] = now
-        if job.timeout_s is not None:
-            self.memory.deadline[worker_id] = now + job.timeout_s
-        body = job.input if job.input is not None else content.read(self.store.paths, job.input_sha256)
-        task = task_of(job, worker_id, attempt, body)
-        return lambda: self.host.submit(task)
-
-    def _stop(
-        self, tx: Connection, recorder: Recorder, worker_id: int, event: str, why: str
-    ) -> Callable[[], None] | None:
-        row = workers.row(tx, worker_id)
-        if row is None or row.state in ("retiring", "gone"):
-            return None
-        workers.move(tx, worker_id, event, recorder.at, why=why)
-        self.memory.state_since[worker_id] = self.clock.monotonic_s()
-        job = queue.bound(tx, worker_id)
-        if job is not None and job.state == "admitted":
-            wait_s = 0.02 + 0.18 * self.draw() if row.state == "parked" and not self.orders.draining else None
-            recorder.give_back(job.id, job.attempt, why, wait_s=wait_s)
-        provider = recorder.providers.get((row.slug, row.variant)) or Provider(row.slug, row.variant)
-        return lambda: self.host.stop(worker_id, provider.stop_grace_s, why)
-
-    def _explain(self, tx: Connection, recorder: Recorder, e: Explain) -> None:
-        now = self.clock.monotonic_s()
-        last = self._reasons.get((e.slug, e.variant))
-        if last is not None:
-            job_id, ruling, text, at = last
-            unchanged = (job_id, ruling, text) == (e.job_id, e.ruling, e.text)
-            if unchanged or ((job_id, ruling) == (e.job_id, e.ruling) and now - at < REASON_EVERY_S):
-                return
-        reasons.put(tx, e.slug, e.variant, e.job_id, e.ruling, e.text, recorder.at)
-        if last is None or last[:2] != (e.job_id, e.ruling):
-            events.record(tx, recorder.at, job_id=e.job_id, event=e.ruling, text=e.text)
-        self._reasons[e.slug, e.variant] = (e.job_id, e.ruling, e.text, now)
-
-    def _forget_reasons(self, tx: Connection, seen: Snapshot, explained: set[tuple[str, str]]) -> None:
-        for key in [key for key in self._reasons if key not in explained]:
-            reasons.clear(tx, *key)
-            del self._reasons[key]
 
     def _record_facts(self, tx: Connection, seen: Snapshot) -> None:
         """Keep what `status` shows of the machine: when something lives or waits, at most every few seconds."""

@@ -43,8 +43,10 @@ class Recorder:
     clock: SystemClock
     providers: dict[tuple[str, str], Provider]
     jitter: float = 0.5
+    draining: bool = False
     told: dict[int, str] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
+    stops: list[tuple[int, str]] = field(default_factory=list)
 
     @property
     def at(self) -> str:
@@ -140,10 +142,26 @@ class Recorder:
         self.give_back(event.job_id, event.attempt, "its worker knows nothing of this attempt")
 
     def _failed(self, event: Failed) -> None:
+        """A keeper that never started held nothing; whatever may live is stopped, and charged until it is gone."""
         row = workers.row(self.tx, event.worker_id)
         if row is None or row.state == "gone":
             return
-        self._exit(row, None, event.text, spawned=row.state != "parked")
+        if not event.alive:
+            self._exit(row, None, event.text, spawned=False)
+            return
+        if row.state == "retiring":
+            return
+        if row.state in ("parked", "starting"):
+            self._failed_start(row, event.text)
+        workers.move(self.tx, row.id, "abort", self.at, why=f"interrupted: {event.text}")
+        job = queue.bound(self.tx, row.id)
+        if job is not None and job.state == "admitted":
+            self.give_back(job.id, job.attempt, event.text)
+        self.stops.append((row.id, event.text))
+
+    def _failed_start(self, row: Any, text: str) -> None:
+        self._breaker(row.slug, "failed_start", text)
+        events.record(self.tx, self.at, worker_id=row.id, event="failed_start", text=text)
 
     def _gone(self, event: Gone) -> None:
         row = workers.row(self.tx, event.worker_id)
@@ -160,9 +178,7 @@ class Recorder:
         self.memory.forget(row.id)
         why = row.why or ""
         if row.state == "starting" or (row.ready_at is None and why.startswith("timed_out: ")):
-            said = text or why.partition(": ")[2] or exit_words(exit_code)
-            self._breaker(row.slug, "failed_start", said)
-            events.record(self.tx, self.at, worker_id=row.id, event="failed_start", text=said)
+            self._failed_start(row, text or why.partition(": ")[2] or exit_words(exit_code))
         job = queue.bound(self.tx, row.id)
         if job is None:
             return

@@ -121,27 +121,29 @@ class LocalHost:
 
     def go(self, worker_id: int) -> None:
         """Start the model's process below its keeper, in the environment that is built for it."""
-        kind = self._kinds[worker_id]
+        kind = self._kinds.get(worker_id)
+        if kind is None:
+            return
         spec = self._specs.get((kind.slug, kind.variant))
         if spec is None:
             self.emit(Failed(worker_id, f"the manifest of {kind.slug} is gone; put it back, the job waits"))
             return
         try:
-            self._roster.go(worker_id, self._launch(worker_id, spec))
+            self._roster.go(worker_id, self._launch(kind, spec))
         except (SchedqError, OSError) as error:
             self.emit(Failed(worker_id, str(error)))
 
-    def _launch(self, worker_id: int, spec: Spec) -> Launch:
+    def _launch(self, order: Park | Adopt, spec: Spec) -> Launch:
         python = environments.python_of(spec)
-        if python is None:
-            raise SchedqError(environments.missing(spec))
-        order = self._kinds[worker_id]
+        missing = environments.missing(spec)
+        if missing:
+            raise SchedqError(missing)
         charges = order.charges if isinstance(order, Park) else {}
         env = environment.built_env(
-            spec, self._recorded, python=python, paths=self.paths, queue_id=self.queue_id, worker_id=worker_id,
-            device=order.device if isinstance(order, Park) else "", charges=charges,
+            spec, self._recorded, python=python or "", paths=self.paths, queue_id=self.queue_id,
+            worker_id=order.worker_id, device=order.device if isinstance(order, Park) else "", charges=charges,
         )  # fmt: skip
-        argv = [*spec["wrap"], python, os.path.join(spec["folder"], spec["script"] or ""), *spec["args"]]
+        argv = [*spec["wrap"], python or "", os.path.join(spec["folder"], spec["script"] or ""), *spec["args"]]
         os.makedirs(env["TMPDIR"], mode=0o700, exist_ok=True)
         return Launch(
             argv=argv, env=env, cwd=spec["folder"], mode=spec["mode"], stop_grace_s=spec["stop_grace_s"],

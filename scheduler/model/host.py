@@ -164,10 +164,14 @@ class Returned:
 
 @dataclass(frozen=True)
 class Failed:
-    """An order could not be carried out (the keeper could not be started, the request not sent)."""
+    """An order could not be carried out (the keeper could not be started, the request not sent).
+
+    `alive`: something of the worker may live and has to be stopped; only a keeper that never started is not.
+    """
 
     worker_id: int
     text: str
+    alive: bool = True
 
 
 @dataclass(frozen=True)

@@ -23,3 +23,7 @@ class VirtualClock(SystemClock):
     def move_to(self, elapsed_s: float) -> None:
         """Let time pass, never backwards."""
         self.elapsed_s = max(self.elapsed_s, elapsed_s)
+
+    def sleep(self, for_s: float) -> None:
+        """Let virtual time pass."""
+        self.move_to(self.elapsed_s + for_s)

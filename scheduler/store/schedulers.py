@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
-from scheduler.errors import Fenced
+from scheduler.errors import TakenOver
 
 
 def begin(tx: Connection, *, pid: int, started: float | None, boot_id: str, host_id: str, version: str, at: str) -> int:
@@ -30,10 +30,10 @@ def current(tx: Connection) -> int:
 
 
 def fence(tx: Connection, epoch: int) -> None:
-    """Fenced if a later scheduler has taken over; what this transaction was to change stays as it is."""
+    """TakenOver if a later scheduler has taken over; what this transaction was to change stays as it is."""
     newest = current(tx)
     if newest > epoch:
-        raise Fenced(
+        raise TakenOver(
             f"this scheduler has epoch {epoch}; one with epoch {newest} has taken over, and this one changes nothing"
         )
 

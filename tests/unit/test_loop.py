@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from scheduler.config import Paths
-from scheduler.errors import Fenced
-from scheduler.loop import Identity, Loop
-from scheduler.model.host import Asked, Task
+from scheduler.errors import TakenOver, Temporary
+from scheduler.loop import Loop
+from scheduler.model.host import Asked, Failed, Returned, Task
 from scheduler.model.outcome import Outcome
 from scheduler.model.provider import Provider
+from scheduler.perform import Identity
 from scheduler.simulate.clock import VirtualClock
 from scheduler.simulate.host import SimHost
 from scheduler.store import intake, leases, peek, queue, schedulers, workers
@@ -165,7 +166,7 @@ def test_a_scheduler_with_a_lower_epoch_can_write_nothing(night: Night) -> None:
     old = night.up()
     store = night.store
     night.up()
-    with pytest.raises(Fenced):
+    with pytest.raises(TakenOver):
         old.tick(0.0)
     assert store is not None
     store.close()
@@ -240,4 +241,47 @@ def test_exit_75_is_tried_again_later_and_uses_no_try(night: Night) -> None:
     night.up()
     night.until(lambda: night.state(job) == "succeeded")
     assert night.clock.elapsed_s >= 45.0
+    assert peek.job(night.paths, job)["tries"] == 1
+
+
+def test_while_the_queue_cannot_be_written_nothing_that_happened_is_forgotten(
+    night: Night, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    night.provide(provider("boltz"))
+    job = night.submit("boltz")
+    loop = night.up()
+    night.until(lambda: night.state(job) == "running")
+    assert night.store is not None
+    write, failures = night.store.write, iter([True, True, True])
+
+    def full() -> object:
+        if next(failures, False):
+            raise Temporary("the disk is full")
+        return write()
+
+    monkeypatch.setattr(night.store, "write", full)
+    for _ in range(3):
+        assert loop.tick()
+    night.until(lambda: night.state(job) == "succeeded")
+
+
+def test_an_event_that_contradicts_the_queue_is_left_out_and_the_others_count(night: Night) -> None:
+    night.provide(provider("boltz"))
+    job = night.submit("boltz")
+    night.up()
+    night.until(lambda: night.state(job) == "running")
+    night.host.after(5.0, Returned(1, back=True))
+    night.until(lambda: night.state(job) == "succeeded")
+    assert night.charged() == 10.0
+
+
+def test_an_order_that_did_not_reach_a_living_worker_keeps_its_charge_until_it_is_gone(night: Night) -> None:
+    night.provide(provider("boltz", retry_outcomes=()))
+    job = night.submit("boltz")
+    loop = night.up()
+    night.until(lambda: night.state(job) == "running")
+    night.host.after(0.0, Failed(1, "the request did not reach the worker whole"))
+    loop.tick()
+    assert night.charged() == 10.0
+    night.until(lambda: night.state(job) == "succeeded")
     assert peek.job(night.paths, job)["tries"] == 1

@@ -65,7 +65,7 @@ class Roster:
             except (OSError, SchedqError) as error:
                 del self._wards[order.worker_id]
                 text = error.strerror if isinstance(error, OSError) else str(error)
-                self.emit(Failed(order.worker_id, f"its keeper could not be started: {text}"))
+                self.emit(Failed(order.worker_id, f"its keeper could not be started: {text}", alive=False))
 
         self._do(order.worker_id, do)
 

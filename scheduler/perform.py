@@ -1,0 +1,157 @@
+"""What an instruction of the plan does: its marks in the queue at once, its deed in the world after the commit.
+
+`mark` writes inside the tick's transaction and gives back the deed, or None where there is none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, assert_never
+
+from sqlalchemy import Connection
+
+from scheduler.clock import SystemClock
+from scheduler.config import Paths
+from scheduler.handover import task_of
+from scheduler.model.host import Host, Park
+from scheduler.model.plan import Abort, Explain, Go, Head, Instruction, Retire, Send, Start
+from scheduler.model.provider import Provider
+from scheduler.record import Recorder
+from scheduler.store import content, events, leases, queue, reasons, workers
+from scheduler.view import Memory
+
+REASON_EVERY_S = 5.0
+"""How often the figures of a reason that is otherwise the same are written anew."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Which scheduler this is: its epoch fences every lower one."""
+
+    epoch: int
+    host_id: str
+    queue_id: str
+
+
+class Performer:
+    """One scheduler's hands."""
+
+    def __init__(
+        self,
+        host: Host,
+        clock: SystemClock,
+        memory: Memory,
+        identity: Identity,
+        paths: Paths,
+        draw: Callable[[], float],
+    ) -> None:
+        self.host, self.clock, self.memory = host, clock, memory
+        self.identity, self.paths, self.draw = identity, paths, draw
+        self._reasons: dict[tuple[str, str], tuple[int, str, str, float]] = {}
+        self._explained: set[tuple[str, str]] = set()
+
+    def begin(self) -> None:
+        """A new plan is about to be performed."""
+        self._explained = set()
+
+    def doubt(self) -> None:
+        """What was written last may have been rolled back: every reason is written anew."""
+        self._reasons.clear()
+
+    def mark(
+        self, tx: Connection, recorder: Recorder, instruction: Instruction, rows: dict[int, Any]
+    ) -> Callable[[], None] | None:
+        """Write an instruction's marks; what is to be done after the commit. `rows` are jobs by id, as just read."""
+        match instruction:
+            case Start():
+                return self._start(tx, recorder, instruction)
+            case Go(worker_id):
+                workers.move(tx, worker_id, "go", recorder.at)
+                leases.move(tx, worker_id, "go", recorder.at, "")
+                now = self.clock.monotonic_s()
+                self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = now
+                self.memory.loading_since[worker_id] = now
+                return lambda: self.host.go(worker_id)
+            case Send(worker_id, job_id):
+                return self._send(tx, recorder, worker_id, rows[job_id])
+            case Abort(worker_id, why, outcome):
+                return self._stop(tx, recorder, worker_id, "abort", f"{outcome}: {why}" if outcome else why)
+            case Retire(worker_id, why):
+                return self._stop(tx, recorder, worker_id, "retire", why)
+            case Head(job_id):
+                queue.open_head(tx, job_id, recorder.at)
+                self.memory.head_since.setdefault(job_id, self.clock.monotonic_s())
+                return None
+            case Explain():
+                self._explained.add((instruction.slug, instruction.variant))
+                self._explain(tx, recorder, instruction)
+                return None
+            case _:
+                assert_never(instruction)
+
+    def _start(self, tx: Connection, recorder: Recorder, start: Start) -> Callable[[], None]:
+        provider = recorder.providers[start.slug, start.variant]
+        worker_id = workers.insert(
+            tx, slug=start.slug, variant=start.variant, revision=provider.revision, mode=provider.mode,
+            host_id=self.identity.host_id, epoch=self.identity.epoch, created_at=recorder.at,
+        )  # fmt: skip
+        lease_ids = leases.reserve(tx, worker_id, start.slug, start.charges, self.identity.host_id, recorder.at)
+        queue.admit(tx, start.job_id, worker_id, self.identity.epoch, recorder.at)
+        recorder.told[start.job_id] = "admitted"
+        self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.clock.monotonic_s()
+        order = Park(
+            worker_id, start.slug, start.variant, provider.revision, provider.mode, dict(start.charges), lease_ids,
+        )  # fmt: skip
+        return lambda: self.host.park(order)
+
+    def _send(self, tx: Connection, recorder: Recorder, worker_id: int, job: Any) -> Callable[[], None]:
+        job_id = job.id
+        if job.state == "queued":
+            attempt = queue.claim_warm(tx, job_id, worker_id, self.identity.epoch, recorder.at)
+        else:
+            attempt = job.attempt
+            queue.send(tx, job_id, attempt, recorder.at)
+        workers.move(tx, worker_id, "send", recorder.at)
+        recorder.told[job_id] = "running"
+        now = self.clock.monotonic_s()
+        self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.memory.sent_at[worker_id] = now
+        if job.timeout_s is not None:
+            self.memory.deadline[worker_id] = now + job.timeout_s
+        body = job.input if job.input is not None else content.read(self.paths, job.input_sha256)
+        task = task_of(job, worker_id, attempt, body)
+        return lambda: self.host.submit(task)
+
+    def _stop(
+        self, tx: Connection, recorder: Recorder, worker_id: int, event: str, why: str
+    ) -> Callable[[], None] | None:
+        row = workers.row(tx, worker_id)
+        if row is None or row.state in ("retiring", "gone"):
+            return None
+        workers.move(tx, worker_id, event, recorder.at, why=why)
+        self.memory.state_since[worker_id] = self.clock.monotonic_s()
+        job = queue.bound(tx, worker_id)
+        if job is not None and job.state == "admitted":
+            wait_s = 0.02 + 0.18 * self.draw() if row.state == "parked" and not recorder.draining else None
+            recorder.give_back(job.id, job.attempt, why, wait_s=wait_s)
+        provider = recorder.providers.get((row.slug, row.variant)) or Provider(row.slug, row.variant)
+        return lambda: self.host.stop(worker_id, provider.stop_grace_s, why)
+
+    def _explain(self, tx: Connection, recorder: Recorder, e: Explain) -> None:
+        now = self.clock.monotonic_s()
+        last = self._reasons.get((e.slug, e.variant))
+        if last is not None:
+            job_id, ruling, text, at = last
+            unchanged = (job_id, ruling, text) == (e.job_id, e.ruling, e.text)
+            if unchanged or ((job_id, ruling) == (e.job_id, e.ruling) and now - at < REASON_EVERY_S):
+                return
+        reasons.put(tx, e.slug, e.variant, e.job_id, e.ruling, e.text, recorder.at)
+        if last is None or last[:2] != (e.job_id, e.ruling):
+            events.record(tx, recorder.at, job_id=e.job_id, event=e.ruling, text=e.text)
+        self._reasons[e.slug, e.variant] = (e.job_id, e.ruling, e.text, now)
+
+    def forget_reasons(self, tx: Connection) -> None:
+        """Take back what was said of providers that nothing stands in the way of any more."""
+        for key in [key for key in self._reasons if key not in self._explained]:
+            reasons.clear(tx, *key)
+            del self._reasons[key]
