@@ -64,12 +64,13 @@ def prepare(paths: Paths) -> None:
 
 
 def answering(paths: Paths, timeout_s: float = ANSWER_S) -> dict[str, object] | None:
-    """What the scheduler says of itself, None if none answers."""
+    """What the scheduler says of itself, None if none answers, or if its loop has not turned for SILENT_S."""
     line = wake.Line(paths)
     try:
-        return line.ask(timeout_s, op="ping")
+        told = line.ask(timeout_s, op="ping")
     finally:
         line.close()
+    return None if told is not None and float(str(told.get("quiet_s", 0.0))) > SILENT_S else told
 
 
 def _wait_for_answer(paths: Paths) -> dict[str, object] | None:

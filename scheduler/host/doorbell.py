@@ -20,7 +20,7 @@ MAX_WATCHERS = 4096
 class Doorbell:
     """Listens on one unix datagram socket, in a thread of its own, until it is closed."""
 
-    def __init__(self, paths: Paths, emit: Callable[[HostEvent], None], about: dict[str, Any]) -> None:
+    def __init__(self, paths: Paths, emit: Callable[[HostEvent], None], about: Callable[[], dict[str, Any]]) -> None:
         self.paths = paths
         self.emit = emit
         self.about = about
@@ -103,9 +103,9 @@ class Doorbell:
             self._answer(address, {"watching": len(jobs)})
             self.emit(Nudged())
         elif op == "ping":
-            self._answer(address, self.about)
+            self._answer(address, self.about())
         elif op in ("down", "restart"):
-            self._answer(address, self.about)
+            self._answer(address, self.about())
             self.emit(Asked(op, bool(question.get("now"))))
 
 

@@ -56,7 +56,8 @@ class LocalHost:
         self._collector = Collector(paths, lambda slug, variant: self._specs.get((slug, variant)), self.emit)
         self._roster = Roster(paths, queue_id, self._heard)
         self._sampler = Sampler(paths, settings, queue_id=queue_id, budget_of=self._budget_of)
-        self._doorbell = Doorbell(paths, self.emit, about)
+        self._polled_at = monotonic_s()
+        self._doorbell = Doorbell(paths, self.emit, lambda: {**about, "quiet_s": monotonic_s() - self._polled_at})
 
     def open(self) -> None:
         """Clear what dead ones left, start listening, take the first readings."""
@@ -79,6 +80,7 @@ class LocalHost:
     def poll(self, timeout_s: float) -> list[HostEvent]:
         """Events since the last call, after waiting up to `timeout_s` for the first."""
         happened: list[HostEvent] = []
+        self._polled_at = monotonic_s()
         try:
             happened.append(self._inbox.get(timeout=max(0.0, timeout_s)))
             while True:
