@@ -159,8 +159,8 @@ class Recorder:
             self.give_back(job.id, job.attempt, event.text)
         self.stops.append((row.id, event.text))
 
-    def _failed_start(self, row: Any, text: str) -> None:
-        self._breaker(row.slug, "failed_start", text)
+    def _failed_start(self, row: Any, text: str, kind: str = "failed_start") -> None:
+        self._breaker(row.slug, kind, text)
         events.record(self.tx, self.at, worker_id=row.id, event="failed_start", text=text)
 
     def _gone(self, event: Gone) -> None:
@@ -178,7 +178,8 @@ class Recorder:
         self.memory.forget(row.id)
         why = row.why or ""
         if row.state == "starting" or (row.ready_at is None and why.startswith("timed_out: ")):
-            self._failed_start(row, text or why.partition(": ")[2] or exit_words(exit_code))
+            said = why.partition(": ")[2] or (f"{text} ({exit_words(exit_code)})" if text else exit_words(exit_code))
+            self._failed_start(row, said, "accelerator" if exit_code == EXIT_NO_ACCELERATOR else "failed_start")
         job = queue.bound(self.tx, row.id)
         if job is None:
             return
