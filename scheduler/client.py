@@ -79,7 +79,6 @@ class Client:
         batch: str = "",
         timeout_s: float | None = None,
         out: str = "",
-        hold: bool = False,
         overwrite: bool = False,
     ) -> int:
         """Queue one job, durably; its id. `input` is a path, the bytes of a file, or a JSON document.
@@ -89,7 +88,7 @@ class Client:
         """
         return self.submit_many(
             slug, [input], params=params, name=name, priority=priority, key=key, batch=batch, timeout_s=timeout_s,
-            out=out, hold=hold, overwrite=overwrite,
+            out=out, overwrite=overwrite,
         )[0]  # fmt: skip
 
     def submit_many(self, slug: str, inputs: Iterable[Input], **given: Any) -> list[int]:
@@ -109,7 +108,6 @@ class Client:
         batch: str = "",
         timeout_s: float | None = None,
         out: str = "",
-        hold: bool = False,
         overwrite: bool = False,
     ) -> list[dict[str, Any]]:
         """The rows that these requests would be, every input checked and nothing written; every bad one is named.
@@ -143,7 +141,7 @@ class Client:
         common = {
             "slug": spec["slug"], "variant": spec["variant"], "revision": spec["revision"],
             "priority": priority, "batch": batch or None, "key": key or None, "timeout_s": timeout_s,
-            "state": "held" if hold else "queued", "max_attempts": spec["retry"]["max_attempts"],
+            "state": "queued", "max_attempts": spec["retry"]["max_attempts"],
             "on_lost": spec["retry"]["on_lost"], "overwrite": overwrite,
         }  # fmt: skip
         for row in rows:

@@ -98,7 +98,6 @@ TABLE = (
         options=(
             *REQUEST,
             Option("--timeout", "DURATION", "the longest that one attempt may take, wall time"),
-            Option("--hold", "", "keep it from starting until it is released"),
             JSON,
         ),
         examples=("schedq submit boltz complex.yaml", "schedq submit esm2:t33_650M '*.json' --out 'out/{name}'"),

@@ -32,7 +32,7 @@ def submit(call: Call) -> int:
     client = Client()
     timeout_s = call.duration_s("timeout")
     spec, sources = _asked(client, call, call.many("input"))
-    rows = _rows(client, call, spec, sources, timeout_s=timeout_s, hold=call.flag("hold"))
+    rows = _rows(client, call, spec, sources, timeout_s=timeout_s)
     client.enqueue(rows, lambda ids: _print_ids(call, ids))
     _notes(client, spec)
     return 0

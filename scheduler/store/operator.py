@@ -72,8 +72,8 @@ def _asked(tx: Connection, job_id: int, event: str) -> tuple[Any, str]:
 
 _HINTS = {
     ("hold", "running"): "; `schedq cancel` stops it",
-    ("release", "queued"): "; it waits for its turn, `schedq why` says for what",
+    ("release", "queued"): "; it waits for its turn, `schedq status` says for what",
     ("requeue", "succeeded"): "; submit it again, its result stays",
     ("requeue", "queued"): "; it is in the line already",
-    ("requeue", "held"): "; `schedq release` lets it go",
+    ("requeue", "held"): "; release lets it go",
 }

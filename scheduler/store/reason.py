@@ -50,7 +50,7 @@ def _own(row: sqlite3.Row) -> dict[str, str] | None:
     at: Any = row["not_before_at"]
     when = f"{at[:19]}Z" if at else "its time"
     if row["state"] == "held":
-        return {"ruling": "held", "text": f"held; `schedq release {row['id']}` lets it go"}
+        return {"ruling": "held", "text": "held by its operator"}
     match row["blocked"]:
         case "backoff":
             return {"ruling": "backoff", "text": f"tried {row['attempt']} times, tries again after {when}"}
@@ -62,6 +62,6 @@ def _own(row: sqlite3.Row) -> dict[str, str] | None:
             return {
                 "ruling": "revision",
                 "text": f"was submitted for revision {row['revision'][:12]} of {row['slug']}, which is not the one that"
-                " is installed; put that back, or `schedq update --repin` accepts what is there",
+                " is here; put that back, or cancel it and submit it again for what is there",
             }
     return None

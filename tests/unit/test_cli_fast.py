@@ -12,11 +12,11 @@ from scheduler.errors import UsageError
 @pytest.mark.parametrize(
     ("line", "told"),
     [
-        ("submit boltz --holdd a", "did you mean --hold"),
+        ("submit boltz --overwritee a", "did you mean --overwrite"),
         ("submit boltz --hol a", "--hol"),
         ("submit boltz --zzz a", "schedq submit --help"),
         ("submit boltz a --name", "--name needs a value: --name NAME"),
-        ("submit boltz a --hold=yes", "--hold takes no value"),
+        ("submit boltz a --overwrite=yes", "--overwrite takes no value"),
         ("submit", "submit needs SLUG"),
         ("show", "show needs ID"),
         ("show 1 2", "show does not take '2'"),
@@ -32,8 +32,8 @@ def test_a_wrong_call_is_a_usage_error_that_says_what_is_right(line: str, told: 
 
 
 def test_options_may_stand_anywhere_and_a_double_dash_ends_them() -> None:
-    call = parse(VERBS["submit"], ["--hold", "boltz", "--name=x", "a.json", "--", "--b.json"])
-    assert call.flag("hold")
+    call = parse(VERBS["submit"], ["--overwrite", "boltz", "--name=x", "a.json", "--", "--b.json"])
+    assert call.flag("overwrite")
     assert call.text("name") == "x"
     assert call.many("input") == ["a.json", "--b.json"]
 

@@ -11,7 +11,7 @@ from scheduler.errors import UsageError
 from scheduler.model import outcome, states
 
 ARGVS = [
-    "submit boltz a.yaml b.yaml --param x=1 --param=y=2 --hold --json",
+    "submit boltz a.yaml b.yaml --param x=1 --param=y=2 --overwrite --json",
     "submit --name n boltz --out out/{id} a.yaml --priority -5",
     "submit boltz -- --odd.json -",
     "submit boltz --param= --key '' a",

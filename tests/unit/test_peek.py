@@ -112,7 +112,7 @@ def test_every_waiting_job_has_a_reason(paths: Paths) -> None:
         assert reason(paths, 1) == ("pool_full", "28.0 + 4.0 GiB > 30.0 GiB")
         assert reason(paths, 2) == ("busy", "behind job 1 of boltz: 28.0 + 4.0 GiB > 30.0 GiB")
         assert reason(paths, 3)[0] == "revision" and "r1 of esm" in reason(paths, 3)[1]
-        assert reason(paths, 4) == ("held", "held; `schedq release 4` lets it go")
+        assert reason(paths, 4) == ("held", "held by its operator")
         assert reason(paths, 5) == ("begin", "was told not to begin before 2099-01-01T10:00:00Z")
     assert all(job["reason"]["ruling"] in RULINGS for job in peek.status(paths)["jobs"])
 
