@@ -77,7 +77,8 @@ def _pools(whole: Row, now: float) -> list[str]:
             f"{gib(pool['capacity_gib']):>9}{gib(pool['reserve_gib']):>9}{gib(pool['charged_gib']):>9}"
             f"{gib(pool['owed_gib']):>8}{gib(pool['live_gib']):>8}"
         )
-        lines.append(f"{fill(pool['id'], 22)}{figures}  {cut(str(pool.get('live_source') or ''), 13)}".rstrip())
+        source = str(pool.get("live_source") or "").removeprefix("/proc/meminfo ")
+        lines.append(f"{fill(pool['id'], 22)}{figures}  {cut(source, 13)}".rstrip())
     at = whole.get("facts_at")
     if at and now - seconds(at) > 5:
         lines.append(paint(f"as of {span(now - seconds(at))} ago", "dim"))
@@ -85,14 +86,16 @@ def _pools(whole: Row, now: float) -> list[str]:
 
 
 def _others(others: list[Row]) -> list[str]:
+    """Who else holds a model here: other queues' workers, and workers that no queue started."""
     if not others:
         return []
-    lines = ["", paint("other processes on these pools", "bold")]
+    head = f"{'elsewhere':20}{'user':11}{'pid':>8}  {'pool':14}{'charge':>9}{'used':>8}"
+    lines = ["", paint(head, "bold")]
     for other in others[:5]:
-        used = f"{gib(other.get('used_gib')):>7} GiB"
-        who = f"{other['pid']:>8} {fill(str(other.get('user') or '?'), 10)}"
+        name, user = str(other.get("name") or other.get("command") or "?"), str(other.get("user") or "?")
         lines.append(
-            f"{who} {fill(str(other.get('pool') or ''), 14)}{used}  {cut(str(other.get('command') or ''), 33)}".rstrip()
+            f"{fill(name, 19)} {fill(user, 10)} {other['pid']:>8}  {fill(str(other.get('pool') or ''), 14)}"
+            f"{gib(other.get('charge_gib')):>9}{gib(other.get('used_gib')):>8}"
         )
     return lines + _more(len(others) - 5)
 

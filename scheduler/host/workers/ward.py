@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from scheduler.clock import monotonic_s
 from scheduler.host.workers import tree
 from scheduler.host.workers.orders import Launch, Stored
-from scheduler.host.workers.protocol import agreed, claim_of
+from scheduler.host.workers.protocol import CHUNK, agreed, claim_of
 from scheduler.host.workers.records import clear, recorded_exit, worker_words
 from scheduler.host.workers.spawn import keeper_argv, spawn_keeper
 from scheduler.model.host import Adopt, Answered, Failed, Forgotten, Gone, Park, Progressed, Shown
@@ -159,7 +159,8 @@ class Ward:
     def _order(self, body: bytes = b"", **order: Any) -> None:
         line = json.dumps(order).encode() + b"\n"
         if self.spoke:
-            self.out += [memoryview(line), memoryview(body)] if body else [memoryview(line)]
+            whole = [line + body] if len(body) < CHUNK else [line, body]  # a small request arrives whole or not at all
+            self.out += [memoryview(part) for part in whole]
             self._flush()
         else:
             self.waiting += [line, body] if body else [line]
