@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import logging
 import logging.handlers
@@ -10,8 +11,8 @@ import signal
 import sys
 
 from scheduler import clock as clocks
-from scheduler.config import Paths, Settings
-from scheduler.errors import TakenOver, Temporary
+from scheduler.config import Paths, Settings, manifest_folders
+from scheduler.errors import SchedqError, TakenOver, Temporary
 from scheduler.host.local import LocalHost
 from scheduler.host.workers import tree
 from scheduler.loop import Loop
@@ -46,15 +47,15 @@ def run(paths: Paths, settings: Settings, *, version: str, auto_down_s: float | 
 
     `auto_down_s`: end by itself that long after the last job and worker (a scheduler that `run` started).
     """
-    os.umask(0o077)
+    umask = os.umask(0o077)
     lock = SchedulerLock(paths)
     try:
-        return _serve(paths, settings, version, auto_down_s)
+        return _serve(paths, settings, version, auto_down_s, umask)
     finally:
         lock.release()
 
 
-def _serve(paths: Paths, settings: Settings, version: str, auto_down_s: float | None) -> int:
+def _serve(paths: Paths, settings: Settings, version: str, auto_down_s: float | None, umask: int) -> int:
     from scheduler.store.engine import upgrade
 
     upgrade(paths)
@@ -69,8 +70,15 @@ def _serve(paths: Paths, settings: Settings, version: str, auto_down_s: float | 
         )  # fmt: skip
         queue_id = schedulers.queue_id(tx)
     log.info("scheduler started: pid %d, epoch %d, schedq %s, %s", pid, epoch, version, paths.home)
-    about = {"pid": pid, "epoch": epoch, "version": version, "since_at": clocks.now_at(), "home": paths.home}
-    host = LocalHost(paths, settings, queue_id=queue_id, about=about)
+    about = {
+        "pid": pid,
+        "epoch": epoch,
+        "version": version,
+        "since_at": clocks.now_at(),
+        "home": paths.home,
+        "manifests": manifest_folders(),
+    }
+    host = LocalHost(paths, settings, queue_id=queue_id, about=about, umask=umask)
     overtake_s = 0.0 if settings.flag("strict") else settings.seconds("overtake")
     loop = Loop(store, host, clock, Identity(epoch, host_id, queue_id), Orders(overtake_s=overtake_s))
     _on_signals(host)
@@ -90,11 +98,9 @@ def _serve(paths: Paths, settings: Settings, version: str, auto_down_s: float | 
         raise
     finally:
         host.close()
-        try:
-            with store.write() as tx:
-                schedulers.end(tx, epoch, clocks.now_at())
-        finally:
-            store.close()
+        with contextlib.suppress(SchedqError), store.write() as tx:
+            schedulers.end(tx, epoch, clocks.now_at())
+        store.close()
     log.info("scheduler ended (%s)", loop.leaving or "idle")
     return 0
 

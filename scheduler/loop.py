@@ -24,7 +24,7 @@ from scheduler.model.provider import Provider
 from scheduler.perform import Identity, Performer
 from scheduler.record import Recorder
 from scheduler.rules.plan import plan
-from scheduler.store import facts, leases, queue, reasons, schedulers, workers
+from scheduler.store import breakers, facts, leases, queue, reasons, schedulers, workers
 from scheduler.store.engine import Store
 from scheduler.view import Memory, Orders, snapshot
 
@@ -65,10 +65,11 @@ class Loop:
         self._seen: Snapshot | None = None
         self._facts_at: float | None = None
         self._moved = False
+        self._watched_at = clock.monotonic_s()
         self._inbox: list[HostEvent] = []
         self._trouble = ""
         self._due_in_s = 0.0
-        self._revisions: dict[tuple[str, str], str] = {}
+        self._known: dict[tuple[str, str], Provider] = {}
 
     def recover(self) -> None:
         """Reconcile before anything is scheduled: every live row is put before the host, which says what is true.
@@ -85,6 +86,7 @@ class Loop:
             recorder = self._recorder(tx, providers)
             for row in rows:
                 job = bound.get(row.id)
+                self._remember(tx, row, job)
                 if job is not None and job.state == "admitted":
                     recorder.give_back(job.id, job.attempt, "the scheduler ended before the request was sent")
                 if row.state == "parked":
@@ -102,6 +104,18 @@ class Loop:
                     leases.move(tx, worker_id, "exit", recorder.at, "found without a worker at start-up")
         self.host.adopt(adopt)
         self.host.watch_return(sorted(loose))
+
+    def _remember(self, tx: Connection, row: Any, job: Any) -> None:
+        """Patience with a worker begins anew with its new scheduler; what a job was given in all does not."""
+        now = self.clock.monotonic_s()
+        self.memory.state_since[row.id] = self.memory.alive_at[row.id] = now
+        sent_at = queue.sent_at(tx, job.id, job.attempt) if job is not None and job.state == "running" else None
+        if sent_at is None:
+            return
+        ran_s = max(0.0, self.clock.now_s() - seconds(sent_at))
+        self.memory.sent_at[row.id] = now - ran_s
+        if job.timeout_s is not None:
+            self.memory.deadline[row.id] = now + max(0.0, job.timeout_s - ran_s)
 
     def tick(self, timeout_s: float | None = None) -> bool:
         """One turn: wait for events, record, plan, perform. False when the scheduler has nothing left to stay for.
@@ -172,6 +186,7 @@ class Loop:
             effect()
         for job_id, state in recorder.told.items():
             self.host.tell(job_id, state)
+        self._watch_loose(seen)
         self._seen = seen
         self._moved = bool(effects)
         self._note_activity(happened, seen)
@@ -198,6 +213,13 @@ class Loop:
             ahead.append(1.0)
         return max(0.01, min([SLOW_POLL_S, *(wait for wait in ahead if wait > 0)]))
 
+    def _watch_loose(self, seen: Snapshot) -> None:
+        """Look again at charges whose worker is gone: what leaked heals by itself, or stays shown."""
+        now = self.clock.monotonic_s()
+        if seen.leases and now - self._watched_at >= SLOW_POLL_S:
+            self._watched_at = now
+            self.host.watch_return(sorted({lease.worker_id for lease in seen.leases}))
+
     def _look_ahead(self, tx: Connection) -> None:
         due_at = queue.next_due_at(tx)
         self._due_in_s = max(0.0, seconds(due_at) - self.clock.now_s()) if due_at else SLOW_POLL_S
@@ -214,11 +236,16 @@ class Loop:
     def _match_revisions(
         self, tx: Connection, providers: dict[tuple[str, str], Provider], happened: list[HostEvent]
     ) -> None:
-        """Set jobs aside that are pinned to another revision than is here; looked at when either may have changed."""
-        revisions = {key: provider.revision for key, provider in providers.items()}
-        if revisions != self._revisions or not happened or any(isinstance(event, Nudged) for event in happened):
-            queue.set_revision_blocks(tx, revisions)
-            self._revisions = revisions
+        """Set jobs aside that are pinned to another revision than is here; looked at when either may have changed.
+
+        A provider that changed in any way (manifest, environment) gets a new chance: its breaker closes.
+        """
+        changed = {key[0] for key, provider in providers.items() if self._known.get(key) not in (None, provider)}
+        for slug in changed:
+            breakers.put(tx, slug, None)
+        if providers != self._known or not happened or any(isinstance(event, Nudged) for event in happened):
+            queue.set_revision_blocks(tx, {key: provider.revision for key, provider in providers.items()})
+            self._known = dict(providers)
 
     def _cancel_admitted(self, tx: Connection, recorder: Recorder, live: list[Any]) -> list[Any]:
         """A job that was cancelled before its request was sent ends at once; its worker goes on loading."""

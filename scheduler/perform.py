@@ -13,6 +13,7 @@ from sqlalchemy import Connection
 
 from scheduler.clock import SystemClock
 from scheduler.config import Paths
+from scheduler.errors import SchedqError
 from scheduler.handover import task_of
 from scheduler.model.host import Host, Park
 from scheduler.model.plan import Abort, Explain, Go, Head, Instruction, Retire, Send, Start
@@ -95,6 +96,7 @@ class Performer:
         worker_id = workers.insert(
             tx, slug=start.slug, variant=start.variant, revision=provider.revision, mode=provider.mode,
             host_id=self.identity.host_id, epoch=self.identity.epoch, created_at=recorder.at,
+            env_hash=provider.environment or None,
         )  # fmt: skip
         lease_ids = leases.reserve(tx, worker_id, start.slug, start.charges, self.identity.host_id, recorder.at)
         queue.admit(tx, start.job_id, worker_id, self.identity.epoch, recorder.at)
@@ -118,9 +120,16 @@ class Performer:
         self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.memory.sent_at[worker_id] = now
         if job.timeout_s is not None:
             self.memory.deadline[worker_id] = now + job.timeout_s
-        body = job.input if job.input is not None else content.read(self.paths, job.input_sha256)
+        body = job.input if job.input is not None else self._kept(job.input_sha256)
         task = task_of(job, worker_id, attempt, body)
         return lambda: self.host.submit(task)
+
+    def _kept(self, sha256: str) -> bytes | None:
+        """A large input's bytes; None if they are gone or damaged, which ends that job and no other."""
+        try:
+            return content.read(self.paths, sha256)
+        except (SchedqError, OSError):
+            return None
 
     def _stop(
         self, tx: Connection, recorder: Recorder, worker_id: int, event: str, why: str

@@ -26,6 +26,9 @@ from scheduler.model.outcome import Outcome
 
 Spec = dict[str, Any]
 
+RETRY_DISK_S = 60.0
+"""How long an attempt waits that a full or failing filesystem stopped."""
+
 
 @dataclass(frozen=True)
 class Desk:
@@ -163,10 +166,12 @@ def missing_outputs(spec: Spec, out_dir: str) -> list[str]:
     ]
 
 
-def publish(paths: Paths, task: Task, place: Desk, facts: dict[str, Any]) -> tuple[str, Outcome | None]:
+def publish(paths: Paths, task: Task, place: Desk, records: dict[str, Any], umask: int) -> tuple[str, Outcome | None]:
     """Move an attempt's outputs to the job's destination, whole or not at all; the destination, "" if none.
 
-    A second value is the outcome when that was not possible: the outputs stay in the attempt's folder.
+    `records` (job.json, result.json) are put beside the outputs, where the worker did not write one itself. What was
+    asked for with --out follows the asker's `umask`. A second value is the outcome when that was not possible: the
+    outputs stay in the attempt's folder.
     """
     if not task.out and not has_outputs(place.out_dir):
         return _already(paths, task), None
@@ -179,8 +184,14 @@ def publish(paths: Paths, task: Task, place: Desk, facts: dict[str, Any]) -> tup
         )
         return "", Outcome("error", text)
     os.makedirs(place.out_dir, mode=0o700, exist_ok=True)
-    _write_synced(os.path.join(place.out_dir, "job.json"), json.dumps(facts, indent=1, sort_keys=True).encode())
-    os.makedirs(os.path.dirname(destination), mode=0o700, exist_ok=True)
+    for name, record in records.items():
+        path = os.path.join(place.out_dir, name)
+        if record is not None and (name == "job.json" or not os.path.lexists(path)):
+            _write_synced(path, json.dumps(record, indent=1, sort_keys=True).encode())
+            os.chmod(path, 0o666 & ~(umask if task.out else 0o077))
+    if task.out:
+        os.chmod(place.out_dir, 0o777 & ~umask)
+    os.makedirs(os.path.dirname(destination), mode=0o777 & ~(umask if task.out else 0o077), exist_ok=True)
     _sync_tree(place.out_dir)
     crashpoint("publish.synced")
     try:
@@ -190,14 +201,30 @@ def publish(paths: Paths, task: Task, place: Desk, facts: dict[str, Any]) -> tup
             raise
         beside = f"{destination}.{task.job_id}-{task.attempt}.tmp"
         shutil.rmtree(beside, ignore_errors=True)
-        shutil.copytree(place.out_dir, beside, symlinks=True)
-        _sync_tree(beside)
-        crashpoint("publish.copied")
-        os.rename(beside, destination)
+        try:
+            shutil.copytree(place.out_dir, beside, symlinks=True)
+            _sync_tree(beside)
+            crashpoint("publish.copied")
+            os.rename(beside, destination)
+        except OSError:
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
         shutil.rmtree(place.out_dir, ignore_errors=True)
     _sync(os.path.dirname(destination))
     crashpoint("publish.renamed")
     return destination, None
+
+
+def told(error: OSError) -> str:
+    """An error of the filesystem in words, also one that stands for many."""
+    if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list) and error.args[0]:
+        return str(error.args[0][0][2])
+    return f"{error.strerror} ({error.filename})" if error.strerror else str(error)
+
+
+def outside(text: str) -> Outcome:
+    """The outcome of an attempt that the filesystem stopped: nobody's fault, tried again later, up to `later_for_s`."""
+    return Outcome("error", text, None, RETRY_DISK_S)
 
 
 def _already(paths: Paths, task: Task) -> str:

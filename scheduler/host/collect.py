@@ -7,6 +7,7 @@ of schedq; a reply that cannot be read is an outcome, not an error of ours.
 from __future__ import annotations
 
 import json
+import math
 import os
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,9 @@ from scheduler.model.host import Task
 from scheduler.model.outcome import EXIT_LATER, EXIT_NO_ACCELERATOR, EXIT_REFUSED, Outcome, exit_words
 
 LATER_S = 60.0
+SOONEST_S, LATEST_S = 1.0, 43_200.0
+"""How soon and how late a worker that asks for another time is tried again, whatever it says."""
+
 REASONS = {
     "refused": "refused",
     "over_budget": "over_budget",
@@ -36,18 +40,21 @@ class Collected:
     versions: dict[str, str] | None = None
 
 
-def collect(paths: Paths, spec: dict[str, Any], task: Task, facts: dict[str, Any]) -> Collected:
-    """Read an attempt's stored reply, look for its outputs and publish them."""
+def collect(paths: Paths, spec: dict[str, Any], task: Task, facts: dict[str, Any], umask: int = 0o077) -> Collected:
+    """Read an attempt's stored reply, look for its outputs and publish them; whatever was said, it is an outcome."""
     place = attempts.desk(paths, task.job_id, task.attempt, task.input_name)
     try:
         with open(place.reply_path, "rb") as file:
-            stored = json.load(file)
+            stored = json.load(file, parse_constant=_no_number)
+        if not isinstance(stored, dict):
+            raise ValueError("it is no JSON object")
+        oneshot = spec["mode"] == "oneshot"
+        outcome, result = _oneshot(stored, place.log_path) if oneshot else _resident(stored)
+    except RecursionError:
+        return Collected(Outcome("no_reply", "the worker's reply cannot be read: it is nested too deep"))
     except (OSError, ValueError) as error:
-        return Collected(Outcome("no_reply", f"the stored reply cannot be read: {error}"))
-    if not isinstance(stored, dict):
-        return Collected(Outcome("no_reply", "the stored reply is not a JSON object"))
+        return Collected(Outcome("no_reply", clean(f"the worker's reply cannot be read: {error}")))
     exiting = bool(stored.get("exiting")) or stored.get("reason") == "worker_exiting"
-    outcome, result = _oneshot(stored, place.log_path) if stored.get("oneshot") else _resident(stored)
     if outcome.kind != "ok":
         return Collected(outcome, exiting=exiting)
     missing = attempts.missing_outputs(spec, place.out_dir)
@@ -55,12 +62,10 @@ def collect(paths: Paths, spec: dict[str, Any], task: Task, facts: dict[str, Any
         text = f"the worker said ok and wrote no {', '.join(missing)}; see its log"
         return Collected(Outcome("no_outputs", text, outcome.exit_code), exiting=exiting)
     try:
-        destination, trouble = attempts.publish(paths, task, place, facts)
+        destination, trouble = attempts.publish(paths, task, place, {"job.json": facts, "result.json": result}, umask)
     except OSError as error:
-        text = (
-            f"the outputs could not be put in place: {error.strerror} ({error.filename}); they stay in {place.out_dir}"
-        )
-        return Collected(Outcome("error", text), exiting=exiting)
+        text = f"the outputs could not be put in place: {attempts.told(error)}; they stay in {place.out_dir}"
+        return Collected(attempts.outside(text), exiting=exiting)
     if trouble is not None:
         return Collected(trouble, exiting=exiting)
     if result is None:
@@ -68,17 +73,36 @@ def collect(paths: Paths, spec: dict[str, Any], task: Task, facts: dict[str, Any
     return Collected(outcome, json.dumps(result, separators=(",", ":")).encode(), destination, exiting)
 
 
+def _no_number(word: str) -> Any:
+    raise ValueError(f"{word} is no JSON number")
+
+
+def clean(text: object, most: int = 2000) -> str:
+    """What a worker said, fit to be stored and shown: no control characters but line ends, no half characters."""
+    whole = str(text)[:most].encode(errors="replace").decode()
+    return "".join(c if c.isprintable() or c in "\n\t" else "?" for c in whole)
+
+
+def _code(value: object) -> int | None:
+    known = isinstance(value, int) and not isinstance(value, bool) and -255 <= value <= 255
+    return value if known and isinstance(value, int) else None
+
+
+def _later_s(value: object) -> float:
+    if isinstance(value, int | float) and math.isfinite(value):
+        return min(max(float(value), SOONEST_S), LATEST_S)
+    return LATER_S
+
+
 def _resident(stored: dict[str, Any]) -> tuple[Outcome, Any]:
     if stored.get("ok") is True:
         return Outcome("ok"), stored["result"] if "result" in stored else _rest(stored)
-    text = str(stored.get("error") or "the worker reported a failure and did not say which")
-    reason, code = str(stored.get("reason") or ""), stored.get("exit_code")
-    code = code if isinstance(code, int) and not isinstance(code, bool) else None
+    text = clean(stored.get("error") or "the worker reported a failure and did not say which")
+    reason, code = str(stored.get("reason") or ""), _code(stored.get("exit_code"))
     if stored.get("no_reply") or reason == "no_reply":
         return Outcome("no_reply", text, code), None
     if reason == "later" or code == EXIT_LATER:
-        wait = stored.get("retry_after_s")
-        return Outcome("error", text, code, float(wait) if isinstance(wait, int | float) else LATER_S), None
+        return Outcome("error", text, code, _later_s(stored.get("retry_after_s"))), None
     if reason in REASONS:
         return Outcome(REASONS[reason], text, code), None
     if code == EXIT_REFUSED:
@@ -89,7 +113,9 @@ def _resident(stored: dict[str, Any]) -> tuple[Outcome, Any]:
 
 
 def _oneshot(stored: dict[str, Any], log_path: str) -> tuple[Outcome, Any]:
-    code = stored.get("exit_code")
+    code = _code(stored.get("exit_code"))
+    if stored.get("no_reply"):
+        return Outcome("no_reply", clean(stored.get("error") or "the command left no exit status"), code), None
     if code == 0:
         return Outcome("ok", "", 0), stored.get("result")
     last = last_line(log_path)
@@ -101,7 +127,7 @@ def _oneshot(stored: dict[str, Any], log_path: str) -> tuple[Outcome, Any]:
     if code == EXIT_LATER:
         return Outcome("error", last or text, code, LATER_S), None
     if code is None:
-        return Outcome("lost", str(stored.get("error") or "nobody recorded the command's exit status"), None), None
+        return Outcome("lost", clean(stored.get("error") or "nobody recorded the command's exit status"), None), None
     return Outcome("crashed" if code < 0 else "error", text, code), None
 
 

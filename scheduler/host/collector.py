@@ -7,6 +7,7 @@ in can be collected: a stale reply publishes nothing (P2).
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Callable
@@ -21,6 +22,8 @@ from scheduler.host.workers.orders import Stored
 from scheduler.model.host import Gone, HostEvent, Nudged, Replied, Task
 from scheduler.model.outcome import Outcome
 
+log = logging.getLogger("schedq")
+
 Spec = dict[str, Any]
 
 
@@ -28,9 +31,13 @@ class Collector:
     """`take`, `heard` and `gone` may be called from different threads; `emit` puts an event before the loop."""
 
     def __init__(
-        self, paths: Paths, spec_of: Callable[[str, str], Spec | None], emit: Callable[[HostEvent], None]
+        self,
+        paths: Paths,
+        spec_of: Callable[[str, str], Spec | None],
+        emit: Callable[[HostEvent], None],
+        umask: int = 0o077,
     ) -> None:
-        self.paths, self.spec_of, self.emit = paths, spec_of, emit
+        self.paths, self.spec_of, self.emit, self.umask = paths, spec_of, emit, umask
         self._lock = threading.Lock()
         self._tasks: dict[int, Task] = {}
         self._silent: dict[int, Stored] = {}
@@ -104,12 +111,16 @@ class Collector:
         if task is None or (task.job_id, task.attempt) != (stored.job_id, stored.attempt):
             return Nudged()
         spec = self.spec_of(task.slug, task.variant)
-        if spec is None:
-            text = f"the manifest of {task.slug} is gone; its reply lies in {stored.reply_path}"
-            return Replied(stored.worker_id, task.job_id, task.attempt, Outcome("error", text))
+        if spec is None:  # its manifest is gone by now: what was answered is an answer all the same
+            spec = {"mode": "resident", "outputs": [], "environment": None, "revision": ""}
         self._answered[task.job_id] = task.attempt
         facts = self._job_facts(task, spec)
-        got = collect.collect(self.paths, spec, task, facts)
+        try:
+            got = collect.collect(self.paths, spec, task, facts, self.umask)
+        except Exception as error:
+            log.exception("the reply of job %d could not be collected", task.job_id)
+            text = collect.clean(f"its reply could not be collected: {type(error).__name__}: {error}")
+            got = collect.Collected(Outcome("no_reply", text))
         return Replied(
             stored.worker_id, task.job_id, task.attempt, got.outcome, got.reply, got.destination, got.exiting,
             facts["versions"],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import socket
@@ -15,6 +16,8 @@ from scheduler.model.host import Asked, HostEvent, Nudged
 
 _CREDENTIALS = struct.Struct("3i")
 MAX_WATCHERS = 4096
+LOOK_S = 10.0
+"""How often it is looked whether the address is still ours."""
 
 
 class Doorbell:
@@ -26,16 +29,31 @@ class Doorbell:
         self.about = about
         self._watching: dict[int, set[bytes | str]] = {}
         self._lock = threading.Lock()
-        self._sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
-        # The scheduler's lock is held: whoever bound this address before is gone.
-        try:
-            os.unlink(paths.wake_socket)
-        except FileNotFoundError:
-            pass
-        self._sock.bind(paths.wake_socket)
-        os.chmod(paths.wake_socket, 0o600)
+        self._closing = False
+        self._sock = self._bound()
         self._thread = threading.Thread(target=self._listen, name="doorbell", daemon=True)
+
+    def _bound(self) -> socket.socket:
+        """A socket at the wake address. The scheduler's lock is held: whoever was bound there before is gone."""
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        sock.settimeout(LOOK_S)
+        os.makedirs(self.paths.run, mode=0o700, exist_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(self.paths.wake_socket)
+        sock.bind(self.paths.wake_socket)
+        os.chmod(self.paths.wake_socket, 0o600)
+        self._mark = os.stat(self.paths.wake_socket).st_ino
+        return sock
+
+    def _renew(self) -> None:
+        """Bind anew if somebody (a cleaner of /tmp) took the address away."""
+        with contextlib.suppress(OSError):
+            if os.stat(self.paths.wake_socket).st_ino == self._mark:
+                return
+        with contextlib.suppress(OSError):
+            old, self._sock = self._sock, self._bound()
+            old.close()
 
     def open(self) -> None:
         """Start to listen."""
@@ -43,11 +61,11 @@ class Doorbell:
 
     def close(self) -> None:
         """Stop listening and take the address away."""
-        try:
+        self._closing = True
+        with contextlib.suppress(FileNotFoundError):
             os.unlink(self.paths.wake_socket)
-        except FileNotFoundError:
-            pass
-        self._sock.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._sock.shutdown(socket.SHUT_RDWR)
         self._thread.join(timeout=2.0)
         self._sock.close()
 
@@ -76,9 +94,12 @@ class Doorbell:
         while True:
             try:
                 data, ancillary, _flags, address = self._sock.recvmsg(65536, socket.CMSG_SPACE(_CREDENTIALS.size))
+            except TimeoutError:
+                self._renew()
+                continue
             except OSError:
                 return
-            if not data and not ancillary:
+            if self._closing or (not data and not ancillary):
                 return
             if _sender(ancillary) not in (0, os.getuid()):
                 continue

@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import queue
+from dataclasses import replace
 from typing import Any
 
 from scheduler import catalog
@@ -41,7 +42,10 @@ Spec = dict[str, Any]
 class LocalHost:
     """All that must run on this machine, for one queue."""
 
-    def __init__(self, paths: Paths, settings: Settings, *, queue_id: str, about: dict[str, Any]) -> None:
+    def __init__(
+        self, paths: Paths, settings: Settings, *, queue_id: str, about: dict[str, Any], umask: int = 0o077
+    ) -> None:
+        """`umask` is what the person who started the scheduler has: outputs that they asked for follow it."""
         self.paths = paths
         self.settings = settings
         self.queue_id = queue_id
@@ -53,8 +57,8 @@ class LocalHost:
         self._recorded = environment.recorded()
         for folder in (paths.run, paths.workers, paths.jobs, paths.results):
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        self._collector = Collector(paths, lambda slug, variant: self._specs.get((slug, variant)), self.emit)
-        self._roster = Roster(paths, queue_id, self._heard)
+        self._collector = Collector(paths, lambda slug, variant: self._specs.get((slug, variant)), self.emit, umask)
+        self._roster = Roster(paths, queue_id, self._heard, umask)
         self._sampler = Sampler(paths, settings, queue_id=queue_id, budget_of=self._budget_of)
         self._polled_at = monotonic_s()
         self._doorbell = Doorbell(paths, self.emit, lambda: {**about, "quiet_s": monotonic_s() - self._polled_at})
@@ -102,18 +106,25 @@ class LocalHost:
         return {**machine_facts(machine), "used_gib": used}
 
     def providers(self) -> dict[tuple[str, str], Provider]:
-        """Every provider of the catalog, with whether it is installed; looked at anew once a second."""
+        """Every provider of the catalog, with whether it is installed; looked at anew once a second.
+
+        What was known of one whose manifest is broken or gone by now is kept for what still runs of it.
+        """
         now = monotonic_s()
         if self._looked_at is not None and now - self._looked_at < CATALOG_EVERY_S:
             return self._providers
         self._looked_at = now
+        now_there = catalog.load(self.paths)
         found: dict[tuple[str, str], Provider] = {}
-        specs: dict[tuple[str, str], Spec] = {}
-        for slug, entry in catalog.load(self.paths).providers.items():
+        for slug, entry in now_there.providers.items():
             for variant, spec in entry["variants"].items():
-                specs[slug, variant] = spec
+                self._specs[slug, variant] = spec
                 found[slug, variant] = provider_of(spec, environments.missing(spec))
-        self._specs, self._providers = specs, found
+        for slug, message in now_there.broken.items():
+            for key in {(slug, ""), *(key for key in self._specs if key[0] == slug)}:
+                known = self._providers.get(key) or Provider(*key)
+                found[key] = replace(known, installed=False, not_installed_text=f"its manifest is broken: {message}")
+        self._providers = found
         return found
 
     def park(self, order: Park) -> None:
@@ -156,7 +167,11 @@ class LocalHost:
         """Lay out the attempt's folders and send its request."""
         spec = self._specs.get((task.slug, task.variant))
         if spec is None:
-            self._undone(task, Outcome("error", f"the manifest of {task.slug} is gone"))
+            self._undone(task, Outcome("interrupted", f"the manifest of {task.slug} is gone"))
+            return
+        if task.input is None:
+            text = f"the input that was stored for it (sha256 {task.input_sha256[:12]}) is not there any more"
+            self._undone(task, Outcome("input_changed", f"{text}; submit it again"))
             return
         try:
             place = attempts.lay_out(self.paths, task, whole=spec["mode"] == "oneshot")
@@ -166,8 +181,12 @@ class LocalHost:
                 return
             message = attempts.message(task, place, files)
             argv = self._oneshot_argv(spec, task, place)
-        except (OSError, SchedqError, LookupError) as error:
-            self._undone(task, Outcome("error", f"the attempt's folders could not be made: {error}"))
+        except OSError as error:
+            text = f"the attempt's folders could not be made: {attempts.told(error)}"
+            self._undone(task, attempts.outside(text))
+            return
+        except (SchedqError, LookupError) as error:
+            self._undone(task, Outcome("error", f"the request could not be put together: {error}"))
             return
         self._collector.take(task)
         self._roster.send(
@@ -199,9 +218,15 @@ class LocalHost:
             self._roster.adopt(row)
 
     def watch_return(self, worker_ids: list[int]) -> None:
-        """Host memory is back when the tree is gone, and these have no living tree."""
+        """Host memory is back when the tree is gone; one that lives without being known is ended."""
         for worker_id in worker_ids:
-            self.emit(Returned(worker_id, back=not self._roster.tree_lives(worker_id)))
+            if not self._roster.tree_lives(worker_id):
+                self.emit(Returned(worker_id, back=True))
+            elif worker_id not in self._kinds:
+                row = Adopt(worker_id, "", "", "", "resident", "retiring", "", None, None, None, None)
+                self._kinds[worker_id] = row
+                self._roster.adopt(row)
+                self.emit(Returned(worker_id, back=False, text="processes of its tree are left; they are being ended"))
 
     def tell(self, job_id: int, state: str) -> None:
         """Tell whoever waits for this job, and clear away what the queue has by now."""
@@ -245,6 +270,7 @@ def provider_of(spec: Spec, missing: str) -> Provider:
         slug=spec["slug"],
         variant=spec["variant"],
         revision=spec["revision"],
+        environment=spec["environment"]["hash"] if spec["environment"] else "",
         mode=spec["mode"],
         policy=spec["policy"],
         vram_gib=spec["vram_gib"],

@@ -10,12 +10,14 @@ class Provider:
     """What starting and running one (slug, variant) costs, and how patient to be with it.
 
     Budgets are GiB, measured; `vram_gib` None = undeclared. Times are seconds; `idle_timeout_s` 0 = never retire.
-    `load_s` and `run_s` are learned means, None while unknown.
+    `environment` is the hash of the environment that it runs in, "" for one that we did not build. `load_s` and `run_s`
+    are learned means, None while unknown.
     """
 
     slug: str
     variant: str = ""
     revision: str = ""
+    environment: str = ""
     mode: str = "resident"
     policy: str = "none"
     vram_gib: float | None = 0.0

@@ -22,7 +22,7 @@ from scheduler.store.operator import hold, release, requeue
 __all__ = [
     "admit", "bound", "cancel_admitted", "claim_warm", "close_heads", "due", "finish", "first", "heads", "hold",
     "input_bytes", "json_object", "live", "next_due_at", "open_head", "pause", "paused", "progress", "release",
-    "requeue", "resume", "row", "send", "set_revision_blocks",
+    "requeue", "resume", "row", "send", "sent_at", "set_revision_blocks",
 ]  # fmt: skip
 
 FIRST = (
@@ -198,6 +198,15 @@ def send(tx: Connection, job_id: int, attempt: int, at: str) -> None:
         {"at": at, "job_id": job_id, "attempt": attempt},
     )
     events.record(tx, at, job_id=job_id, worker_id=job.worker_id, attempt=attempt, event="send")
+
+
+def sent_at(tx: Connection, job_id: int, attempt: int) -> str | None:
+    """When an attempt's request left, as a stamp; None if it did not."""
+    found = tx.exec_driver_sql(
+        "SELECT sent_at FROM attempts WHERE job_id = :job_id AND attempt = :attempt",
+        {"job_id": job_id, "attempt": attempt},
+    ).scalar()
+    return None if found is None else str(found)
 
 
 def progress(

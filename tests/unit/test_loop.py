@@ -12,11 +12,12 @@ from scheduler.errors import TakenOver, Temporary
 from scheduler.loop import Loop
 from scheduler.model.host import Asked, Failed, Returned, Task
 from scheduler.model.outcome import Outcome
+from scheduler.model.plan import BreakerState
 from scheduler.model.provider import Provider
 from scheduler.perform import Identity
 from scheduler.simulate.clock import VirtualClock
 from scheduler.simulate.host import SimHost
-from scheduler.store import intake, leases, peek, queue, schedulers, workers
+from scheduler.store import breakers, intake, leases, peek, queue, schedulers, workers
 from scheduler.store.engine import Store
 from scheduler.view import Orders
 
@@ -285,3 +286,43 @@ def test_an_order_that_did_not_reach_a_living_worker_keeps_its_charge_until_it_i
     assert night.charged() == 10.0
     night.until(lambda: night.state(job) == "succeeded")
     assert peek.job(night.paths, job)["tries"] == 1
+
+
+def test_a_new_scheduler_begins_its_patience_with_a_warm_worker_anew(night: Night) -> None:
+    night.provide(provider("boltz", request_timeout_s=6.0))
+    first = night.submit("boltz")
+    night.up()
+    night.until(lambda: night.state(first) == "succeeded")
+    night.clock.sleep(60.0)
+    second = night.submit("boltz")
+    night.until(lambda: night.state(second) == "running")
+    night.clock.sleep(2.0)
+    night.crash()
+    night.up()
+    night.until(lambda: night.state(second) == "succeeded")
+
+
+def test_what_a_job_was_given_in_all_outlives_its_scheduler(night: Night) -> None:
+    night.provide(provider("boltz"))
+    job = night.submit("boltz", timeout_s=3.0)
+    night.up()
+    night.until(lambda: night.state(job) == "running")
+    sent = night.clock.elapsed_s
+    night.clock.sleep(2.0)
+    night.crash()
+    night.up()
+    night.until(lambda: night.state(job) == "timed_out")
+    assert night.clock.elapsed_s - sent == pytest.approx(3.0, abs=0.1)
+
+
+def test_a_provider_that_was_mended_gets_a_new_chance_at_once(night: Night) -> None:
+    night.provide(provider("boltz", start_timeout_s=5.0))
+    job = night.submit("boltz")
+    loop = night.up()
+    with night.store.write() as tx:  # type: ignore[union-attr]
+        breakers.put(tx, "boltz", BreakerState(2, ("(start)", "(start)"), "no weights", 1e9, 4e9))
+    for _ in range(3):
+        loop.tick()
+    assert peek.job(night.paths, job)["state"] == "queued"
+    night.provide(provider("boltz", environment="new"))
+    night.until(lambda: night.state(job) == "succeeded")
