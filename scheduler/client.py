@@ -21,13 +21,13 @@ from scheduler.config import Paths
 from scheduler.errors import (
     AcceleratorAbsent,
     JobFailed,
-    NoSuchJob,
     Refused,
     SchedqError,
     Temporary,
     UsageError,
     WaitTimedOut,
 )
+from scheduler.outputs import at_pointer as at_pointer
 from scheduler.rules import never
 from scheduler.store import intake, peek
 
@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     Input = dict[str, Any] | list[Any] | bytes | str
 
 ENDED = ("succeeded", "failed", "cancelled", "timed_out", "refused")
+GIVEN = "input.json"
+"""What an input that is a JSON value is called, where a worker wants a file."""
 HEARD_S, UNHEARD_S, WATCHED_AT_ONCE = 5.0, 1.0, 2000
 
 
@@ -118,7 +120,10 @@ class Client:
 
         spec = spec or self.spec(slug)
         self._refuse_never(spec)
-        values = request.parameters(spec, _assignments(params))
+        try:
+            values = request.parameters(spec, _assignments(params))
+        except UsageError as error:
+            raise _of_params(error) if isinstance(params, dict) else error from None
         sources = list(inputs)
         if len(sources) > 1 and (key or name):
             raise UsageError(
@@ -131,7 +136,7 @@ class Client:
                 data, input_name, folder = _read(source)
                 row = request.check(spec, data, input_name, folder, values, self.paths)
             except SchedqError as error:
-                faults.append((source if isinstance(source, str) else "input", error))
+                faults.append((source, error) if isinstance(source, str) else ("the input", _of_input(error)))
                 continue
             row["data"] = data
             row["name"] = name or os.path.splitext(row["input_name"])[0]
@@ -199,7 +204,7 @@ class Client:
         if job["state"] not in ENDED:
             raise Temporary(f"job {id} is {job['state']} and has no result yet; schedq wait {id}")
         if job["state"] != "succeeded":
-            raise failure(job)
+            raise failure(job, self.paths)
         return reply if reply is not None else b"null", folder or "", job
 
     def wait(self, ids: Sequence[int], timeout_s: float | None = None) -> dict[int, str]:
@@ -220,7 +225,7 @@ class Client:
             while open_ids:
                 now = monotonic_s()
                 if until is not None and now >= until:
-                    raise WaitTimedOut(_not_ended(list(open_ids), timeout_s))
+                    raise WaitTimedOut(not_ended(list(open_ids), timeout_s))
                 if now >= look_at:
                     break
                 told = self._hear(min(look_at, until) - now if until is not None else look_at - now)
@@ -233,7 +238,7 @@ class Client:
         states = peek.states(self.paths, ids)
         for job_id in ids:
             if job_id not in states:
-                raise NoSuchJob(f"no job {job_id} in {self.paths.home}; schedq status lists them")
+                raise intake.missing([job_id], self.paths)
         return states
 
     def _hear(self, timeout_s: float) -> dict[str, Any]:
@@ -281,7 +286,17 @@ def _read(source: Input) -> tuple[bytes, str, str | None]:
         return source, "input", None
     import json
 
-    return json.dumps(source).encode(), "input.json", None
+    return json.dumps(source).encode(), GIVEN, None
+
+
+def _of_input(error: SchedqError) -> SchedqError:
+    """The same refusal of an input that came as a value and has no file's name."""
+    return type(error)(str(error).replace(GIVEN, "the input"))
+
+
+def _of_params(error: UsageError) -> UsageError:
+    """The same refusal of parameters that came as a dict and not as words of a command line."""
+    return type(error)(str(error).replace("--param ", "params: ").replace("with --param", "to params"))
 
 
 def _all_of(faults: list[tuple[str, SchedqError]], count: int) -> SchedqError:
@@ -293,43 +308,38 @@ def _all_of(faults: list[tuple[str, SchedqError]], count: int) -> SchedqError:
     return kind("\n".join(lines))
 
 
-def _not_ended(ids: list[int], timeout_s: float | None) -> str:
+def not_ended(ids: list[int], timeout_s: float | None) -> str:
+    """What is said when the time to wait for these jobs is over."""
     named = ", ".join(map(str, ids[:8])) + (f" and {len(ids) - 8} more" if len(ids) > 8 else "")
     jobs, go = ("job", "goes") if len(ids) == 1 else ("jobs", "go")
     return f"{jobs} {named} had not ended after {timeout_s:g} s and {go} on"
 
 
-def at_pointer(value: Any, pointer: str) -> Any:
-    """The part of a JSON value at a pointer (RFC 6901). UsageError says where it stops and what is there."""
-    if pointer and not pointer.startswith("/"):
-        raise UsageError(f"pointer {pointer!r} does not begin with /; write it like /designs/0/score")
-    at = ""
-    for part in pointer.split("/")[1:]:
-        word = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(value, dict) and word in value:
-            value = value[word]
-        elif isinstance(value, list) and word.isdecimal() and int(word) < len(value):
-            value = value[int(word)]
-        else:
-            raise UsageError(f"the reply has nothing at {pointer!r}: {at or 'its top'} {_has(value)}")
-        at += "/" + part
-    return value
-
-
-def _has(value: Any) -> str:
-    if isinstance(value, dict):
-        return "has " + (", ".join(list(map(str, value))[:12]) or "no keys")
-    return f"is a list of {len(value)}" if isinstance(value, list) else f"is a {type(value).__name__}"
-
-
-def failure(job: dict[str, Any]) -> SchedqError:
-    """What a job that did not succeed is reported as: outcome, reason, and where to read on; its exit code fits."""
+def ending(job: dict[str, Any]) -> str:
+    """How a job that did not succeed ended: its state, its outcome and the reason, nothing said twice."""
     outcome = job.get("outcome") or {}
-    kind, text = outcome.get("kind") or job["state"], outcome.get("text") or ""
-    message = f"job {job['id']} ({job['slug']}) {job['state'].replace('_', ' ')}: {kind}"
-    message += (f": {text}" if text else "") + (
-        f"; schedq log {job['id']} has what its worker wrote" if job.get("attempt") else ""
-    )
+    words = [job["state"].replace("_", " ")]
+    kind = outcome.get("kind") or ""
+    for word in ("" if kind == job["state"] else kind, outcome.get("text") or ""):
+        if word.startswith(words[-1]):
+            words.pop()
+        if word:
+            words.append(word)
+    return ": ".join(words)
+
+
+def failure(job: dict[str, Any], paths: Paths) -> SchedqError:
+    """What a job that did not succeed is reported as: outcome, reason, and where to read on; its exit code fits."""
+    kind = (job.get("outcome") or {}).get("kind") or job["state"]
+    message = f"job {job['id']} ({job['slug']}) {ending(job)}"
+    if job.get("attempt"):
+        log = os.path.join(paths.attempt(job["id"], job["attempt"]), "log")
+        wrote = os.path.exists(log) and os.path.getsize(log) > 0
+        message += (
+            f"; schedq log {job['id']} has what its worker wrote"
+            if wrote
+            else f"; its worker wrote nothing, schedq show {job['id']} has the rest"
+        )
     if kind == "refused":
         return Refused(message)
     return AcceleratorAbsent(message) if kind == "no_accelerator" else JobFailed(message)

@@ -1,4 +1,4 @@
-"""Where a job's outputs go: the destination that --out names, and what is there already.
+"""Where a job's outputs go: the destination that --out names, what is there already, and what a pointer names.
 
 Imported by the fast paths: standard library only.
 """
@@ -55,6 +55,17 @@ def refuse_taken(rows: list[dict[str, Any]], *, may_exist: bool) -> None:
             raise Refused(f"the destination {out} cannot be made: {there} is not a folder that you may write to")
 
 
+def maker(folder: str) -> int | None:
+    """The job that made the outputs in a folder, as its job.json has it; None if that does not tell."""
+    import json
+
+    try:
+        with open(os.path.join(folder, "job.json"), "rb") as file:
+            return int(json.load(file)["job"])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
 def set_aside(out: str) -> tuple[str, str] | None:
     """Move what is at a destination to a name beside it: (destination, that name), None if nothing is there."""
     if not os.path.lexists(out):
@@ -64,6 +75,29 @@ def set_aside(out: str) -> tuple[str, str] | None:
         os.rename(out, aside)
     except OSError as error:
         raise Refused(
-            f"{out} cannot be overwritten: it cannot be moved aside ({error.strerror}); nothing was queued"
+            f"{out} cannot be overwritten: it cannot be moved aside ({error.strerror}); nothing was changed"
         ) from None
     return out, aside
+
+
+def at_pointer(value: Any, pointer: str) -> Any:
+    """The part of a JSON value at a pointer (RFC 6901). UsageError says where it stops and what is there."""
+    if pointer and not pointer.startswith("/"):
+        raise UsageError(f"pointer {pointer!r} does not begin with /; write it like /designs/0/score")
+    at = ""
+    for part in pointer.split("/")[1:]:
+        word = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(value, dict) and word in value:
+            value = value[word]
+        elif isinstance(value, list) and word.isdecimal() and int(word) < len(value):
+            value = value[int(word)]
+        else:
+            raise UsageError(f"the reply has nothing at {pointer!r}: {at or 'its top'} {_has(value)}")
+        at += "/" + part
+    return value
+
+
+def _has(value: Any) -> str:
+    if isinstance(value, dict):
+        return "has " + (", ".join(list(map(str, value))[:12]) or "no keys")
+    return f"is a list of {len(value)}" if isinstance(value, list) else f"is a {type(value).__name__}"

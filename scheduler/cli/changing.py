@@ -34,6 +34,9 @@ def cancel(call: Call) -> int:
         return 0
     changed = [row for row in done if row[1] != row[2]]
     asked = [row for row in done if row[1] == row[2] == "running"]
+    if not changed and not asked and not call.many("ids"):
+        say.note(f"{_jobs(len(done))} ended already; there is nothing to cancel")
+        return 0
     for job_id, before, now in done[:ASK_ABOVE]:
         if before != now:
             say.note(f"job {job_id}: {now}")
@@ -44,7 +47,13 @@ def cancel(call: Call) -> int:
     if len(done) > ASK_ABOVE:
         rest = len(done) - len(changed) - len(asked)
         say.note(f"{len(changed)} cancelled, {len(asked)} running and asked to stop, {rest} had ended already")
+    if not call.many("ids"):
+        return 0
     return 2 if not changed and not asked and all(before != "cancelled" for _id, before, _now in done) else 0
+
+
+def _jobs(count: int) -> str:
+    return "the one job that matches has" if count == 1 else f"all {count} jobs that match have"
 
 
 def confirm(question: str) -> None:

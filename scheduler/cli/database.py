@@ -7,7 +7,7 @@ import os
 from scheduler.cli import say
 from scheduler.cli.fast import Call
 from scheduler.config import Paths
-from scheduler.errors import Corrupt, Refused, UsageError
+from scheduler.errors import Corrupt, Refused, Temporary, UsageError
 
 
 def _there(paths: Paths) -> Paths:
@@ -42,7 +42,14 @@ def backup(call: Call) -> int:
         raise Refused(f"{target} exists; a backup takes nothing's place, choose another name")
     if not given:
         os.makedirs(paths.backups, mode=0o700, exist_ok=True)
-    engine.backup(paths, target)
+    elif not os.path.isdir(os.path.dirname(target)):
+        raise UsageError(f"{target} cannot be written: there is no folder {os.path.dirname(target)}; make it first")
+    try:
+        engine.backup(paths, target)
+    except OSError as error:
+        raise Temporary(
+            f"{target} cannot be written: {error.strerror}; the queue is as it was, name a place that you may write to"
+        ) from None
     say.out(target)
     return 0
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer.core import TyperCommand, TyperGroup
 
 from scheduler.cli import grammar
 from scheduler.cli.fast import Call, carry_out
@@ -87,6 +88,7 @@ def build(perform: Callable[[grammar.Verb, Call], int] = carry_out) -> typer.Typ
         first, _, second = verb.name.rpartition(" ")
         (groups[first] if first else app).command(
             second or verb.name,
+            cls=_Command,
             help=_help(verb),
             short_help=escape(verb.summary),
             hidden=verb.panel == grammar.HIDDEN,
@@ -97,8 +99,28 @@ def build(perform: Callable[[grammar.Verb, Call], int] = carry_out) -> typer.Typ
     return app
 
 
+class _Bare:
+    """A command whose flags, `--help` among them, are shown as what they are: without the type of a value."""
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
+        for each in found:
+            if getattr(each, "is_flag", False):
+                each.metavar = ""
+        return found
+
+
+class _Command(_Bare, TyperCommand):
+    pass
+
+
+class _Group(_Bare, TyperGroup):
+    pass
+
+
 def _app(about: str) -> typer.Typer:
     return typer.Typer(
+        cls=_Group,
         help=about,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,

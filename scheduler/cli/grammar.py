@@ -56,6 +56,7 @@ JSON = Option("--json", "", "print JSON for programs instead of text")
 SLUG = Argument("SLUG", "provider, or provider:variant")
 JOB = Argument("ID", "a job: its id, or `last`")
 IDS = Argument("IDS", "jobs: 7, 3-9,12 or last", least=0, many=True)
+PATIENCE = Option("--timeout", "DURATION", "stop waiting after this long (exit 124); the job goes on")
 REQUEST = (
     Option("--param", "NAME=VALUE", "set one parameter of the provider", many=True),
     Option("--name", "NAME", "call the job so; otherwise the input's file stem"),
@@ -84,8 +85,8 @@ TABLE = (
         told="Installs the provider and starts a scheduler where that is missing. Ctrl-C cancels the job; a hang-up "
         "or --timeout leaves it, and --key finds it again.",
         arguments=(SLUG, Argument("INPUT", "the input file; - reads it from stdin", least=0)),
-        options=(*REQUEST, Option("--timeout", "DURATION", "stop waiting after this long (exit 124)"), JSON),
-        examples=("schedq run boltz complex.yaml --out results/complex", "schedq run boltz --example"),
+        options=(*REQUEST, PATIENCE, JSON),
+        examples=("schedq run propka model.pdb --out results/model", "schedq run capiti --example"),
         panel=EVERYDAY,
         fast=True,
     ),
@@ -97,10 +98,10 @@ TABLE = (
         arguments=(SLUG, Argument("INPUT", "input files or globs; - reads stdin", least=0, many=True)),
         options=(
             *REQUEST,
-            Option("--timeout", "DURATION", "the longest that one attempt may take, wall time"),
+            Option("--timeout", "DURATION", "end an attempt that takes longer; not how long you wait"),
             JSON,
         ),
-        examples=("schedq submit boltz complex.yaml", "schedq submit esm2:t33_650M '*.json' --out 'out/{name}'"),
+        examples=("schedq submit capiti a.json", "schedq submit pyrodigal '*.json' --out 'out/{name}'"),
         panel=EVERYDAY,
         fast=True,
     ),
@@ -127,11 +128,11 @@ TABLE = (
     Verb(
         "log",
         "reading:log",
-        "What the worker wrote during the job's last attempt.",
+        "What the worker wrote during the job's last attempt that has a log.",
         arguments=(JOB,),
         options=(
             Option("--follow", "", "go on until the job ends", short="-f"),
-            Option("--attempt", "N", "another attempt than the last"),
+            Option("--attempt", "N", "another attempt than that"),
         ),
         examples=("schedq log 7", "schedq log last -f"),
         panel=EVERYDAY,
@@ -143,11 +144,12 @@ TABLE = (
         "Print a job's reply, or a part of it, or write it to a file.",
         arguments=(JOB,),
         options=(
-            Option("--pointer", "P", "only the part at this JSON pointer, like /designs/0/score"),
-            Option("--output", "PATH", "write there: a file, or a folder that also gets the outputs", short="-o"),
+            Option("--pointer", "P", "only the part at this JSON pointer, like /results/0/top"),
+            Option("--output", "PATH", "a file, a folder that also gets the outputs, or - for stdout", short="-o"),
+            Option("--overwrite", "", "let it take the place of what is there"),
             JSON,
         ),
-        examples=("schedq result 7", "schedq result 7 --pointer /pdb -o model.pdb"),
+        examples=("schedq result 7", "schedq result 7 --pointer /results/0/top -o top.txt"),
         panel=EVERYDAY,
         fast=True,
     ),
@@ -157,7 +159,7 @@ TABLE = (
         "Wait until jobs have ended; never cancels them.",
         told="Exit 0 if all succeeded, 1 if one did not, 124 when the time is over.",
         arguments=(IDS,),
-        options=(*FILTERS, Option("--timeout", "DURATION", "stop waiting after this long"), JSON),
+        options=(*FILTERS, PATIENCE, JSON),
         examples=("schedq wait 3-9,12 --timeout 2h", "schedq wait --batch night"),
         panel=EVERYDAY,
         fast=True,
@@ -216,7 +218,7 @@ TABLE = (
         "providers:install",
         "Build the environments that providers declare.",
         arguments=(Argument("SLUGS", "providers", many=True),),
-        examples=("schedq install boltz",),
+        examples=("schedq install capiti propka",),
         panel=MORE,
     ),
     Verb(
@@ -247,7 +249,7 @@ TABLE = (
         "All that one provider declares.",
         arguments=(SLUG,),
         options=(JSON,),
-        examples=("schedq providers show boltz",),
+        examples=("schedq providers show capiti",),
     ),
     Verb(
         "providers check",
@@ -255,7 +257,7 @@ TABLE = (
         "Read all manifests and say what is wrong, missing or odd.",
         arguments=(Argument("SLUGS", "providers; all unless given", least=0, many=True),),
         options=(JSON,),
-        examples=("schedq providers check", "schedq providers check boltz"),
+        examples=("schedq providers check", "schedq providers check capiti"),
     ),
     Verb(
         "db check",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler import outputs
 from scheduler.cli.say import cut, fill, gib, paint, plain, span, wrap
 from scheduler.clock import now_s, seconds
 
@@ -11,6 +12,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
+OVER = ("succeeded", "failed", "timed_out", "refused", "cancelled")
 LIVE, WAITING = ("admitted", "running"), ("queued", "held")
 SHOWN_RUNNING, SHOWN_ENDED, SHOWN_GROUPS = 20, 5, 20
 COLOURS = {"succeeded": "green", "failed": "red", "timed_out": "red", "refused": "red", "cancelled": "yellow"}
@@ -38,6 +40,10 @@ def status(whole: Row) -> list[str]:
     if ended:
         newest = sorted(ended, key=lambda job: job["ended_at"] or "", reverse=True)
         lines += ["", paint("recently ended", "bold"), *(_ended(job, now) for job in newest[:SHOWN_ENDED])]
+    over = {state: counts[state] for state in OVER if counts.get(state)}
+    if over:
+        told = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in over.items())
+        lines += ["", *wrap(f"{told}; schedq status --state {next(iter(over))} lists them", "")]
     if not jobs:
         lines += [
             "",
@@ -136,7 +142,7 @@ def _progress(job: Row) -> str:
     done, total = progress.get("done"), progress.get("total")
     words = [] if done is None else [f"{done:g}/{total:g}" if total else f"{done:g}"]
     if job.get("ends_in_s") is not None:
-        words.append(f"{span(job['ends_in_s'])} left")
+        words.append(f"{span(job['ends_in_s'])} left" if job["ends_in_s"] >= 1 else "longer than usual")
     if progress.get("message"):
         words.append(str(progress["message"]))
     return " ".join(words)
@@ -154,7 +160,7 @@ def _waiting(jobs: list[Row], now: float) -> list[str]:
         waited = span(now - seconds(first["submitted_at"]))
         lines.append(f"{_begin(first)} {waited:>9}  {others}".rstrip())
         why = text or "the scheduler has not looked at it yet"
-        lines += wrap(f"{word}: {why}" if word and not why.startswith(word) else why, " " * 8)
+        lines += wrap(_once(word, why), " " * 8)
     return lines + _more(len(groups) - SHOWN_GROUPS)
 
 
@@ -169,25 +175,30 @@ def jobs(rows: list[Row]) -> list[str]:
     if not rows:
         return ["no job matches"]
     now = now_s()
-    lines = [paint(f"{'id':>6}  {'provider':17} {'name':20} {'state':10} {'for':>9}", "bold")]
+    lines = [paint(f"{'id':>6}  {'provider':17} {'name':20} {'state':10} {'ended':>11} {'took':>9}", "bold")]
     for row in rows:
-        since = row.get("ended_at") or row.get("started_at") or row["submitted_at"]
+        ended, started = row.get("ended_at"), row.get("started_at")
+        ago = f"{span(now - seconds(ended))} ago" if ended else "-"
+        took = span((seconds(ended) if ended else now) - seconds(started)) if started else "-"
         state = paint(fill(row["state"].replace("_", " "), 10), COLOURS.get(row["state"], ""))
-        told = _progress(row) if row["state"] == "running" else ""
-        lines.append(f"{_begin(row)} {state} {span(now - seconds(since)):>9}  {cut(told, 11)}".rstrip())
-        lines += [paint(each, "dim") for each in wrap(_because(row), " " * 8)]
+        lines.append(f"{_begin(row)} {state} {ago:>11} {took:>9}".rstrip())
+        lines += [paint(each, "dim") for each in wrap(_because(row, now), " " * 8)]
     return lines
 
 
-def _because(row: Row) -> str:
+def _because(row: Row, now: float) -> str:
     if row["state"] in WAITING:
-        return str((row.get("reason") or {}).get("text") or "")
+        why = (row.get("reason") or {}).get("text")
+        return f"waiting for {span(now - seconds(row['submitted_at']))}" + (f": {why}" if why else "")
+    if row["state"] == "running":
+        return _progress(row)
     outcome = row.get("outcome") or {}
-    return (
-        f"{outcome['kind']}: {outcome.get('text') or ''}".rstrip(": ")
-        if outcome.get("kind") not in (None, "ok")
-        else ""
-    )
+    return _once(outcome["kind"], outcome.get("text") or "") if outcome.get("kind") not in (None, "ok") else ""
+
+
+def _once(word: str, text: str) -> str:
+    """`word: text`, and the text alone where that begins with the word."""
+    return text if text.startswith(word) else f"{word}: {text}".rstrip(": ")
 
 
 def job(row: Row) -> list[str]:
@@ -196,15 +207,15 @@ def job(row: Row) -> list[str]:
     lines = [paint(f"job {row['id']}", "bold") + f"  {plain(_provider(row))}  {plain(str(row['name']))}"]
     lines += _field("state", row["state"].replace("_", " "))
     if row["state"] in WAITING:
-        lines += _field("why", f"{reason.get('ruling') or ''}: {reason.get('text') or ''}".strip(": "))
+        lines += _field("why", _once(reason.get("ruling") or "", reason.get("text") or ""))
     if outcome.get("kind"):
-        lines += _field("outcome", f"{outcome['kind']}: {outcome.get('text') or ''}".rstrip(": "))
+        lines += _field("outcome", _once(outcome["kind"], outcome.get("text") or ""))
     for key, told in (("user", "user"), ("batch", "batch"), ("key", "key"), ("priority", "priority")):
         if row.get(key):
             lines += _field(told, str(row[key]))
     for key in ("submitted_at", "started_at", "ended_at"):
         if row.get(key):
-            lines += _field(key[:-3], str(row[key]))
+            lines += _field(key[:-3], f"{row[key][:19]}Z")
     if row.get("params"):
         lines += _field("params", ", ".join(f"{name}={value}" for name, value in row["params"].items()))
     if row.get("input_name"):
@@ -213,17 +224,19 @@ def job(row: Row) -> list[str]:
         )
     folder = (row.get("result") or {}).get("destination") or row.get("out")
     if folder:
-        lines += _field("outputs", str(folder))
+        by = outputs.maker(folder) if row["state"] == "succeeded" else None
+        lost = f" was overwritten by job {by}; the outputs of job {row['id']} are no longer there"
+        lines += _field("outputs", folder + (lost if by not in (None, row["id"]) else ""))
     if row["state"] == "running" and _progress(row):
         lines += _field("progress", _progress(row))
     for attempt in row.get("attempts") or []:
-        words = [str(attempt.get("outcome") or "under way"), str(attempt.get("outcome_text") or "")]
-        lines += _field(f"attempt {attempt['attempt']}", ": ".join(word for word in words if word))
+        told = _once(str(attempt.get("outcome") or "under way"), str(attempt.get("outcome_text") or ""))
+        lines += _field(f"attempt {attempt['attempt']}", told)
     story = row.get("story") or []
     if story:
         lines += ["", paint("story", "bold")]
     for event in story:
-        lines += wrap(f"{str(event['at'])[:19]}  {event['event']}  {event.get('text') or ''}".rstrip(), "  ")
+        lines += wrap(f"{str(event['at'])[:19]}Z  {event['event']}  {event.get('text') or ''}".rstrip(), "  ")
     return lines
 
 

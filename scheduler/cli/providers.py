@@ -21,7 +21,7 @@ def _missing(spec: dict[str, Any]) -> str:
 
 def _needs(spec: dict[str, Any]) -> str:
     if spec["policy"] != "required":
-        return "no device"
+        return "-"
     return "undeclared" if spec["vram_gib"] is None else say.gib(spec["vram_gib"])
 
 
@@ -35,10 +35,13 @@ def list_providers(call: Call) -> int:
         return 0
     if specs:
         say.out(say.paint(f"{'provider':22} {'VRAM GiB':>10} {'RAM GiB':>8}  {'installed':9}  what it does", "bold"))
+    room = max(25, say.columns() - 55)
     for spec in sorted(specs, key=lambda each: (each["slug"], each["variant"])):
         installed = "no" if _missing(spec) else "yes"
         name = say.fill(_name(spec), 22)
-        say.out(f"{name} {_needs(spec):>10} {say.gib(spec['ram_gib']):>8}  {installed:9}  {_title(spec, 25)}".rstrip())
+        say.out(
+            f"{name} {_needs(spec):>10} {say.gib(spec['ram_gib']):>8}  {installed:9}  {_title(spec, room)}".rstrip()
+        )
     if not specs:
         say.note(f"no provider in {', '.join(map(say.plain, manifest_folders()))}; SCHEDQ_MANIFESTS names more folders")
     for message in found.broken.values():
@@ -85,7 +88,7 @@ def show(call: Call) -> int:
         return 0
     say.out(say.paint(_name(spec), "bold") + f"  {say.plain(str(spec['title'] or ''))}".rstrip())
     _pair("manifest", say.plain(spec["manifest"]))
-    _pair("installed", missing or "yes")
+    _pair("installed", "no: " + missing.removeprefix(f"{spec['slug']} is not installed: ") if missing else "yes")
     _pair("takes", " ".join(spec["input"]["accept"]) or "any file")
     for line in _parameters(spec):
         _pair("", line)
@@ -161,7 +164,8 @@ def check(call: Call) -> int:
         word = say.paint("broken", "red") if row["broken"] else "" if texts else "ok"
         say.out(f"{say.fill(row['provider'], 24)} {word}".rstrip())
         for text in texts:
-            say.out("\n".join(say.wrap(text, "    ")))
+            for line in text.split("\n"):
+                say.out("\n".join(say.wrap(line, "    ")))
     return BrokenManifest.exit_code if any_broken else 0
 
 
@@ -174,6 +178,10 @@ def install(call: Call) -> int:
     if not specs:
         raise UsageError("install needs a provider; schedq providers list shows them")
     for spec in specs:
+        if not spec["environment"] and not environments.missing(spec):
+            say.note(f"{_name(spec)}: nothing to install, it runs in {spec['python'] or 'a program of its own'}")
+            continue
         made = environments.install(spec, say.note)
-        say.note(f"{_name(spec)}: {'installed' if made.fresh else 'already installed'} in {say.plain(made.path)}")
+        if not made.fresh:
+            say.note(f"{_name(spec)}: already installed in {made.path}")
     return 0

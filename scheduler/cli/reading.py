@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
-from scheduler import wake
+from scheduler import outputs, wake
 from scheduler.cli import ids as names
 from scheduler.cli import say
 from scheduler.cli.fast import Call
-from scheduler.client import ENDED, Client, at_pointer
+from scheduler.client import ENDED, Client, at_pointer, ending
 from scheduler.config import Paths
 from scheduler.errors import NoSuchJob, Refused, SchedqError, Temporary, UsageError
 from scheduler.store import peek
@@ -72,6 +72,8 @@ def result(call: Call) -> int:
     client = Client()
     reply, folder, job = client.reply(names.one(call.text("id") or "", client.paths))
     pointer, target = call.text("pointer"), call.text("output")
+    if target == "-":
+        target = None
     part = reply
     if pointer is not None:
         import json
@@ -84,48 +86,71 @@ def result(call: Call) -> int:
             say.data(part if raw and text.endswith("\n") else part + b"\n")
             return 0
     if target:
-        _write(part, target, folder, job)
+        _write(part, target, folder, job, overwrite=call.flag("overwrite"))
         return 0
     from scheduler.cli.requests import print_reply
 
     print_reply(reply, one_line=call.flag("json"))
     if folder:
-        say.note(f"outputs: {folder}")
+        by = outputs.maker(folder)
+        say.note(f"outputs: {folder}" + (f" was overwritten by job {by}" if by not in (None, job["id"]) else ""))
     return 0
 
 
-def _write(part: bytes, target: str, folder: str, job: dict[str, Any]) -> None:
-    """Into a file by temp and rename; into a folder as `<name>.json`, the outputs beside it as `<name>`."""
+def _write(part: bytes, target: str, folder: str, job: dict[str, Any], *, overwrite: bool) -> None:
+    """Into a file by temp and rename; into a folder as `<name>.json`, the outputs beside it as `<name>`.
+
+    Refused where something is there already, unless it may be overwritten; a device or a pipe is written into.
+    """
     path = os.path.abspath(target)
     if os.path.isdir(path) or target.endswith("/"):
         name = str(job["name"]).replace("/", "_") or str(job["id"])
-        os.makedirs(path, exist_ok=True)
+        beside_it, path = os.path.join(path, name), os.path.join(path, name + ".json")
+        for each in (path, beside_it) if folder else (path,):
+            _refuse_taken(each, job, overwrite)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        except OSError as error:
+            raise UsageError(f"{os.path.dirname(path)} cannot be made: {error.strerror}; name another folder") from None
         if folder:
-            _copy(folder, os.path.join(path, name), job)
-        path = os.path.join(path, name + ".json")
-    beside = f"{path}.{os.getpid()}.tmp"
+            _copy(folder, beside_it, job)
+    device = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
+    if not device:
+        _refuse_taken(path, job, overwrite)
+    beside = path if device else f"{path}.{os.getpid()}.tmp"
     try:
         with open(beside, "wb") as file:
             file.write(part)
+        if device:
+            return
         os.rename(beside, path)
     except OSError as error:
-        if os.path.lexists(beside):
+        if not device and os.path.lexists(beside):
             os.unlink(beside)
         kind: type[SchedqError] = UsageError if isinstance(error, FileNotFoundError | NotADirectoryError) else Temporary
         raise kind(f"{path} cannot be written: {error.strerror}; the result is still in the queue") from None
     say.note(f"wrote {path}")
 
 
+def _refuse_taken(path: str, job: dict[str, Any], overwrite: bool) -> None:
+    if not overwrite and os.path.lexists(path):
+        raise Refused(
+            f"{path} exists; the result of job {job['id']} would go there, choose another name or --overwrite it"
+        )
+
+
 def _copy(folder: str, target: str, job: dict[str, Any]) -> None:
     import shutil
 
-    if os.path.lexists(target):
-        raise Refused(f"{target} exists; the outputs of job {job['id']} would go there, choose another folder")
+    by = outputs.maker(folder)
+    if by not in (None, job["id"]):
+        raise Refused(f"{folder} was overwritten by job {by}; the outputs of job {job['id']} are no longer there")
     beside = f"{target}.{os.getpid()}.tmp"
     try:
         shutil.copytree(folder, beside, symlinks=True)
+        outputs.set_aside(target)
         os.rename(beside, target)
-    except OSError as error:
+    except (OSError, Refused) as error:
         shutil.rmtree(beside, ignore_errors=True)
         raise Temporary(f"{folder} cannot be copied to {target}: {error}") from None
     say.note(f"copied the outputs to {target}")
@@ -141,12 +166,19 @@ def log(call: Call) -> int:
     if wanted is not None and not 1 <= wanted <= int(job["attempt"]):
         raise UsageError(f"job {job_id} has {job['attempt']} attempts and no attempt {wanted}")
     if not follow:
-        path = os.path.join(paths.attempt(job_id, attempt), "log")
-        if not attempt or not os.path.exists(path):
+        tried = range(1, int(job["attempt"]) + 1)
+        logs = [n for n in tried if os.path.exists(os.path.join(paths.attempt(job_id, n), "log"))]
+        if not logs:
             if job["state"] not in ENDED:
                 raise Temporary(f"job {job_id} is {job['state']} and has no log yet" + _why(job))
             raise SchedqError(f"job {job_id} {job['state']} without a log: no worker wrote for it")
-        _pour(path, 0)
+        if wanted is None and attempt not in logs:
+            say.note(f"attempt {attempt} has no log yet; this is that of attempt {logs[-1]}")
+            attempt = logs[-1]
+        elif attempt not in logs:
+            raise Temporary(f"attempt {attempt} of job {job_id} has no log; attempt {logs[-1]} has one")
+        if not _pour(os.path.join(paths.attempt(job_id, attempt), "log"), 0):
+            say.note(f"attempt {attempt} of job {job_id} wrote nothing")
         return 0
     return _follow(paths, job_id, wanted)
 
@@ -203,7 +235,7 @@ def wait(call: Call) -> int:
     for job_id, state in client.ended(chosen, timeout_s):
         states[job_id] = state
         if state != "succeeded" and not call.flag("json"):
-            say.note(f"job {job_id} {state.replace('_', ' ')}: schedq show {job_id}")
+            say.note(f"job {job_id} {ending(client.status(job_id))}; schedq show {job_id}")
     if call.flag("json"):
         rows = [{"id": job_id, "state": states[job_id]} for job_id in chosen]
         say.out(say.document({"schema_version": 1, "jobs": rows}))

@@ -8,14 +8,18 @@ import os
 from scheduler import wake
 from scheduler.cli import say
 from scheduler.cli.fast import Call
-from scheduler.client import Client, failure
-from scheduler.config import envs
+from scheduler.client import Client, failure, not_ended
+from scheduler.clock import monotonic_s
+from scheduler.config import envs, manifest_folders
 from scheduler.errors import SchedqError, UsageError, WaitTimedOut
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+    from scheduler.config import Paths
+
+SILENT_S, ANSWER_S = 5.0, 0.5
 ASKED_TO_STOP = (_signal.SIGINT, _signal.SIGTERM)
 
 
@@ -62,6 +66,23 @@ def _notes(client: Client, spec: dict[str, Any]) -> None:
         say.note(f"note: {missing}; the job waits until then")
     if not wake.scheduler_runs(client.paths):
         say.note("note: no scheduler runs, so nothing starts yet; start it: schedq up")
+    else:
+        _compare_folders(client.paths)
+
+
+def _compare_folders(paths: Paths) -> None:
+    """Say which folders of manifests a running scheduler does not know and this call does."""
+    line = wake.Line(paths)
+    try:
+        told = line.ask(ANSWER_S, op="ping") or {}
+    finally:
+        line.close()
+    known = told.get("manifests")
+    if not isinstance(known, list):
+        return
+    for folder in map(os.path.abspath, manifest_folders()):
+        if folder not in known:
+            say.note(f"note: the running scheduler does not look into {folder}; `schedq restart` makes it")
 
 
 def _asked(client: Client, call: Call, sources: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -133,11 +154,13 @@ def run(call: Call) -> int:
         from scheduler.cli import lifecycle
 
         lifecycle.ensure(client.paths)
+    else:
+        _compare_folders(client.paths)
     ids: list[int] = []
     try:
         client.enqueue(rows, lambda given: _own(ids, given))
         job_id = ids[0]
-        state = client.wait([job_id], timeout_s)[job_id]
+        state = _seen_through(client, job_id, timeout_s)
     except Stopped as stopped:
         return _cancelled(client, ids[0], stopped.signum)
     except WaitTimedOut as error:
@@ -145,12 +168,29 @@ def run(call: Call) -> int:
     for signum in ASKED_TO_STOP:
         _signal.signal(signum, _signal.SIG_DFL)
     if state != "succeeded":
-        raise failure(client.status(job_id))
+        raise failure(client.status(job_id), client.paths)
     reply, folder, _job = client.reply(job_id)
     print_reply(reply, one_line=call.flag("json"))
     if folder:
         say.note(f"outputs: {folder}")
     return 0
+
+
+def _seen_through(client: Client, job_id: int, timeout_s: float | None) -> str:
+    """The state in which a job ended; while it waits, its reason goes to stderr as often as the ruling changes."""
+    until = None if timeout_s is None else monotonic_s() + timeout_s
+    said = None
+    while True:
+        left = SILENT_S if until is None else min(SILENT_S, max(0.0, until - monotonic_s()))
+        try:
+            return client.wait([job_id], left)[job_id]
+        except WaitTimedOut:
+            if until is not None and monotonic_s() >= until:
+                raise WaitTimedOut(not_ended([job_id], timeout_s)) from None
+        reason = client.status(job_id).get("reason") or {}
+        if reason and reason["ruling"] != said:
+            say.note(f"job {job_id} waits: {reason['text'] or reason['ruling']}")
+        said = reason.get("ruling")
 
 
 def print_reply(reply: bytes, *, one_line: bool) -> None:

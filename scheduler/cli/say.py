@@ -72,6 +72,17 @@ def paint(text: str, colour: str) -> str:
     return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m" if colour and coloured() else text
 
 
+def columns() -> int:
+    """How wide a line may be: as COLUMNS says, else as the terminal on stdout is, else 80."""
+    given = os.environ.get("COLUMNS", "")
+    if given.isascii() and given.isdecimal() and int(given) > 0:
+        return int(given)
+    try:
+        return os.get_terminal_size(1).columns or 80
+    except OSError:
+        return 80
+
+
 def plain(text: str) -> str:
     """Text on one line and without control characters, so that a name cannot move the cursor."""
     if text.isprintable():

@@ -197,7 +197,7 @@ class _Intake:
         if found[2:5] != (row["slug"], row["variant"], row["input_sha256"]) or not equal(found[5], row["params"]):
             raise Refused(
                 f"the key {row['key']!r} belongs to job {found[0]}, which asks {found[2]} for"
-                " something else; give this job another key, or see `schedq show {found[0]}`"
+                f" something else; give this job another key, or see `schedq show {found[0]}`"
             )
         return int(found[0])
 
@@ -329,7 +329,10 @@ def _cancel(connection: sqlite3.Connection, paths: Paths, ids: list[int]) -> lis
 def missing(ids: list[int], paths: Paths) -> NoSuchJob:
     """The error for ids that are not in this queue."""
     named = ", ".join(str(each) for each in ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
-    return NoSuchJob(f"no job {named} in the queue at {paths.home}; `schedq status` lists those that wait and run")
+    return NoSuchJob(
+        f"no job {named} in the queue at {paths.home}; `schedq status` lists those that wait and run, "
+        "`schedq status --state succeeded --since 24h` those that ended so"
+    )
 
 
 def missing_queue(paths: Paths) -> NoSuchJob:

@@ -46,6 +46,10 @@ class Reasons:
         return self._waits[job_id]
 
 
+def _times(count: int) -> str:
+    return "once" if count == 1 else f"{count} times"
+
+
 def _own(row: sqlite3.Row) -> dict[str, str] | None:
     at: Any = row["not_before_at"]
     when = f"{at[:19]}Z" if at else "its time"
@@ -53,7 +57,7 @@ def _own(row: sqlite3.Row) -> dict[str, str] | None:
         return {"ruling": "held", "text": "held by its operator"}
     match row["blocked"]:
         case "backoff":
-            return {"ruling": "backoff", "text": f"tried {row['attempt']} times, tries again after {when}"}
+            return {"ruling": "backoff", "text": f"tried {_times(row['attempt'])}, tries again after {when}"}
         case "begin":
             return {"ruling": "begin", "text": f"was told not to begin before {when}"}
         case "after":

@@ -17,7 +17,8 @@ def story(connection: sqlite3.Connection, job: sqlite3.Row) -> list[dict[str, An
     told = [_line(job["submitted_at"], "submit", first)]
     told += [dict(row) for row in connection.execute(EVENTS, (job["id"],))]
     if job["ended_at"] is not None:
-        last = (job["outcome"] or "") + (f": {job['outcome_text']}" if job["outcome_text"] else "")
+        kind, text = job["outcome"] or "", job["outcome_text"] or ""
+        last = text if text.startswith(kind) else f"{kind}: {text}"
         told.append({**_line(job["ended_at"], job["state"], last), "attempt": job["attempt"] or None})
     return told
 

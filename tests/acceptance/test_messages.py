@@ -113,7 +113,7 @@ def _unknown_option(queue: Queue) -> Done:
 
 
 def _no_such_job(queue: Queue) -> Done:
-    queue("submit", "echo", queue.input(), "--hold")
+    queue("submit", "echo", queue.input())
     done = queue("show", "99")
     assert queue("cancel", "1").code == 0
     return done
@@ -125,6 +125,19 @@ def _no_such_result(queue: Queue) -> Done:
 
 def _no_job_id(queue: Queue) -> Done:
     return queue("show", "seven")
+
+
+def _key_of_another_request(queue: Queue) -> Done:
+    queue("submit", "echo", queue.input("a.json", say="one"), "--key", "k")
+    done = queue("submit", "echo", queue.input("a.json", say="two"), "--key", "k")
+    assert queue("cancel", "1").code == 0
+    return done
+
+
+def _backup_into_a_folder_that_is_not_there(queue: Queue) -> Done:
+    queue("submit", "echo", queue.input())
+    assert queue("cancel", "1").code == 0
+    return queue("db", "backup", "/nodir/x")
 
 
 TABLE: list[tuple[Callable[[Queue], Done], int, list[str]]] = [
@@ -149,6 +162,8 @@ TABLE: list[tuple[Callable[[Queue], Done], int, list[str]]] = [
     (_unknown_option, 2, ["--priorty", "--priority"]),
     (_no_such_job, 4, ["no job 99"]),
     (_no_such_result, 4, ["no job 7"]),
+    (_key_of_another_request, 3, ["'k'", "schedq show 1"]),
+    (_backup_into_a_folder_that_is_not_there, 2, ["no folder /nodir"]),
     (_no_job_id, 2, ["seven", "last"]),
 ]
 
@@ -184,7 +199,7 @@ def test_every_missing_file_of_a_call_is_named(queue: Queue) -> None:
 
 def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(queue: Queue) -> None:
     queue.provider()
-    queue("submit", "echo", queue.input(), "--hold")
+    queue("submit", "echo", queue.input())
     with sqlite3.connect(queue.home / "queue.db") as database:
         database.execute("UPDATE alembic_version SET version_num = '9999'")
     database.close()
@@ -197,7 +212,7 @@ def test_a_database_of_a_newer_version_is_refused_and_left_as_it_is(queue: Queue
 
 def test_a_corrupt_database_is_refused_and_left_as_it_is(queue: Queue) -> None:
     queue.provider()
-    queue("submit", "echo", queue.input(), "--hold")
+    queue("submit", "echo", queue.input())
     path = queue.home / "queue.db"
     for rest in queue.home.glob("queue.db-*"):
         rest.unlink()
@@ -225,7 +240,7 @@ def test_a_read_only_home_is_temporary_and_says_what_to_make_writable(queue: Que
     if os.geteuid() != 0 or shutil.which("unshare") is None or subprocess.run(["unshare", "-m", "true"]).returncode:
         pytest.skip("needs a mount namespace of its own")
     queue.provider()
-    queue("submit", "echo", queue.input(), "--hold")
+    queue("submit", "echo", queue.input())
     script = 'mount --bind "$1" "$1" && mount -o remount,bind,ro "$1" && shift && exec "$@"'
     words = [
         "unshare",
@@ -299,3 +314,12 @@ def test_a_message_holds_no_control_characters_of_a_name(queue: Queue) -> None:
     queue.provider()
     done = queue("submit", "echo", "\x1b[2Jgone.json")
     assert done.code == 2 and "\x1b" not in done.err
+
+
+def test_every_fault_of_a_broken_manifest_has_a_line_of_its_own(queue: Queue) -> None:
+    folder = queue.provider("broken")
+    text = (folder / "provider.toml").read_text().replace("ram_budget_gb = 0.1", "ram_budget_gb = 'much'")
+    (folder / "provider.toml").write_text(text.replace("idle_timeout_s = 600", "idle_timeout_s = 'long'"))
+    done = queue("providers", "check", "broken", COLUMNS="80")
+    assert done.code == 2 and "\\n" not in done.out, done
+    assert "ram_budget_gb" in done.out and "idle_timeout_s" in done.out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import sqlite3
 import subprocess
 import time
 
@@ -175,3 +176,95 @@ def test_the_second_warm_request_of_a_client_is_ten_times_faster(queue: Queue, m
             assert client.result(job, "/said") == str(n)
             took.append(time.perf_counter() - before)
     assert sorted(took[1:])[2] < took[0] / 10, took
+
+
+def test_a_result_takes_the_place_of_nothing_unless_it_is_told_to(queue: Queue) -> None:
+    queue.provider()
+    first = queue("run", "echo", queue.input("beta.json", say="one", write="model.pdb"))
+    assert queue("run", "echo", queue.input("beta.json", say="two", write="model.pdb")).code == 0
+    assert queue("result", "1", "-o", "all/").code == 0
+    for target in ("all/", "all/beta.json"):
+        taken = queue("result", "2", "-o", target)
+        assert taken.code == 3 and "--overwrite" in taken.err, taken
+    assert json.loads((queue.folder / "all" / "beta.json").read_text())["said"] == "one"
+    assert queue("result", "2", "-o", "all/", "--overwrite").code == 0
+    assert json.loads((queue.folder / "all" / "beta.json").read_text())["said"] == "two"
+    assert list((queue.folder / "all").glob("beta.before-*"))
+    assert queue("result", "1", "-o", "-").json == first.json
+    assert queue("result", "1", "-o", "/dev/stdout").json == first.json
+
+
+def test_outputs_that_a_later_job_overwrote_are_not_given_out_as_the_first_ones(queue: Queue) -> None:
+    queue.provider()
+    source = queue.input(write="model.pdb")
+    assert queue("run", "echo", source, "--out", "there").code == 0
+    assert queue("run", "echo", source, "--out", "there", "--overwrite").code == 0
+    assert "overwritten by job 2" in " ".join(queue("show", "1").out.split())
+    assert "overwritten by job 2" in queue("result", "1").err
+    refused = queue("result", "1", "-o", "copy/")
+    assert refused.code == 3 and "job 2" in refused.err and not (queue.folder / "copy" / "a").exists(), refused
+
+
+def test_wait_says_why_a_job_failed(queue: Queue) -> None:
+    queue.provider()
+    queue("up")
+    queue("submit", "echo", queue.input(fail=True))
+    done = queue("wait", "1", "--timeout", "30s")
+    assert done.code == 1 and "cannot do that" in done.err and "schedq show 1" in done.err, done
+
+
+def test_cancel_of_a_batch_that_has_ended_has_nothing_to_do(queue: Queue) -> None:
+    queue.provider()
+    queue("up")
+    queue("submit", "echo", queue.input("a.json"), queue.input("b.json"), "--batch", "x")
+    assert queue("wait", "1-2", "--timeout", "30s").code == 0
+    none = queue("cancel", "--batch", "x")
+    assert none.code == 0 and none.err.count("\n") == 1 and "all 2" in none.err, none
+    assert queue("cancel", "1").code == 2
+
+
+def test_run_says_why_its_job_waits(queue: Queue) -> None:
+    queue.provider()
+    queue("up")
+    queue("submit", "echo", queue.input(wait_for="/nonexistent"))
+    running(queue)
+    left = queue("run", "echo", queue.input("b.json"), "--timeout", "7s")
+    assert left.code == 124 and "job 2 waits: " in left.err, left
+    assert left.err.count("waits: ") == 1 and "after 7 s" in left.err, left
+    queue("cancel", "1-2")
+
+
+def test_a_log_is_that_of_the_last_attempt_that_has_one(queue: Queue) -> None:
+    queue.provider()
+    queue("run", "echo", queue.input())
+    with sqlite3.connect(queue.home / "queue.db") as database:
+        database.execute("UPDATE jobs SET attempt = 2 WHERE id = 1")
+    database.close()
+    shown = queue("log", "1")
+    assert shown.code == 0 and "answered hello" in shown.out and "attempt 1" in shown.err, shown
+    asked = queue("log", "1", "--attempt", "2")
+    assert asked.code == 75 and "attempt 1 has one" in asked.err, asked
+
+
+def test_install_of_what_needs_nothing_says_so(queue: Queue) -> None:
+    queue.provider()
+    done = queue("install", "echo")
+    assert done.code == 0 and "nothing to install" in done.err, done
+
+
+def test_a_folder_of_manifests_that_the_scheduler_does_not_know_is_named(queue: Queue) -> None:
+    queue.provider()
+    queue("up")
+    assert "does not look into" not in queue("submit", "echo", queue.input()).err
+    more = queue.folder / "more"
+    more.mkdir()
+    told = queue("submit", "echo", queue.input(), SCHEDQ_MANIFESTS=f"{queue.manifests}:{more}")
+    assert told.code == 0 and f"does not look into {more}; `schedq restart`" in told.err, told
+
+
+def test_a_result_for_a_place_that_cannot_be_made_is_a_wrong_call(queue: Queue) -> None:
+    queue.provider()
+    queue("run", "echo", queue.input())
+    (queue.folder / "file").touch()
+    done = queue("result", "1", "-o", "file/inside/")
+    assert done.code == 2 and "cannot be made" in done.err, done

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from typer.testing import CliRunner
 
@@ -137,3 +139,18 @@ def test_a_word_that_is_no_verb_names_the_nearest(argv: list[str], near: str) ->
 def test_the_words_of_filters_are_those_of_the_model() -> None:
     assert set(ids.STATES) == set(states.JOB) - {"(insert)"}
     assert ids.OUTCOMES == outcome.KINDS
+
+
+@pytest.mark.parametrize("words", [["wait"], ["result"], ["db"], []])
+def test_the_help_shows_no_value_for_what_takes_none(words: list[str]) -> None:
+    done = CliRunner().invoke(full.build(), [*words, "--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    assert "--help" in done.output and "<bool>" not in done.output
+
+
+def test_the_examples_ask_providers_that_ship() -> None:
+    shipped = {path.parent.name for path in Path(grammar.__file__).parents[2].glob("manifests/*/provider.toml")}
+    for verb in grammar.TABLE:
+        if verb.arguments and verb.arguments[0].metavar in ("SLUG", "SLUGS"):
+            for example in verb.examples:
+                rest = example.removeprefix(f"schedq {verb.name}").split()
+                assert not rest or rest[0] in shipped, example

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from scheduler.cli import pages, say
@@ -128,3 +130,46 @@ def test_colour_is_for_terminals_without_no_color(monkeypatch: pytest.MonkeyPatc
     monkeypatch.delenv("NO_COLOR")
     monkeypatch.setattr(say.os, "isatty", lambda _fd: False)
     assert say.paint("x", "red") == "x"
+
+
+def test_an_estimate_that_is_over_is_not_said_to_be_left() -> None:
+    late = job(1, "running", started_at=AT, ends_in_s=0.0, progress={"done": 0, "total": 6, "message": None})
+    text = "\n".join(pages.status(whole(jobs=[late])))
+    assert "0/6 longer than usual" in text and "left" not in text
+
+
+def test_asked_jobs_tell_when_they_ended_and_how_long_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "now_s", lambda: pages.seconds("2026-11-29T12:03:00.000000Z"))
+    done = job(1, "succeeded", started_at="2026-11-29T11:58:00.000000Z", ended_at=AT)
+    waits = job(2, reason={"ruling": "busy", "text": "behind job 1"})
+    head, first, second, why = pages.jobs([done, waits])
+    assert head.split()[-2:] == ["ended", "took"]
+    assert "3m 00s ago" in first and first.endswith("2m 00s")
+    assert second.endswith("-") and why.strip() == "waiting for 1h 03m: behind job 1"
+
+
+def test_the_foot_of_the_status_page_counts_what_has_ended() -> None:
+    counts = {"failed": 2, "succeeded": 8, "running": 1}
+    lines = pages.status(whole(jobs=[job(1, "succeeded", ended_at=AT)], counts=counts))
+    assert lines[-1] == "8 succeeded, 2 failed; schedq status --state succeeded lists them"
+
+
+def test_one_jobs_page_has_whole_seconds_and_says_nothing_twice() -> None:
+    text = "\n".join(pages.job(job(7, "held", reason={"ruling": "held", "text": "held by its operator"})))
+    assert "2026-11-29T11:00:00Z" in text
+    assert "held: held" not in text and "held by its operator" in text
+
+
+def test_outputs_that_another_job_has_overwritten_are_said_to_be_gone(tmp_path: Path) -> None:
+    (tmp_path / "job.json").write_text('{"job": 9, "attempt": 1}')
+    first = " ".join("".join(pages.job(job(7, "succeeded", ended_at=AT, out=str(tmp_path)))).split())
+    assert "overwritten by job 9" in first
+    assert "overwritten" not in "".join(pages.job(job(9, "succeeded", ended_at=AT, out=str(tmp_path))))
+
+
+def test_a_line_is_as_wide_as_columns_says_and_80_where_nothing_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "132")
+    assert say.columns() == 132
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.setattr(say.os, "get_terminal_size", lambda _fd: (_ for _ in ()).throw(OSError()))
+    assert say.columns() == 80

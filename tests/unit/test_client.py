@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from scheduler import client as clients
-from scheduler.client import Client, at_pointer, failure
+from scheduler.client import Client, at_pointer, ending, failure
 from scheduler.config import Paths
-from scheduler.errors import NoSuchJob, SchedqError, Temporary, UsageError, WaitTimedOut
+from scheduler.errors import InvalidInput, NoSuchJob, SchedqError, Temporary, UsageError, WaitTimedOut
 from scheduler.host.doorbell import Doorbell
 from scheduler.store import intake
 
@@ -141,8 +141,51 @@ def test_a_pointer_to_nothing_says_where_it_stopped(pointer: str, told: str) -> 
 @pytest.mark.parametrize(
     ("kind", "code"), [("refused", 3), ("no_accelerator", 5), ("error", 1), ("crashed", 1), ("cancelled", 1)]
 )
-def test_a_failure_is_reported_with_its_reason_and_exit_code(kind: str, code: int) -> None:
+def test_a_failure_is_reported_with_its_reason_and_exit_code(kind: str, code: int, paths: Paths) -> None:
+    folder = Path(paths.attempt(7, 1))
+    folder.mkdir(parents=True)
+    (folder / "log").write_text("Traceback")
     job = {"id": 7, "slug": "x", "state": "failed", "attempt": 1, "outcome": {"kind": kind, "text": "no residues"}}
-    error = failure(job)
+    error = failure(job, paths)
     assert error.exit_code == code
     assert "job 7" in str(error) and "no residues" in str(error) and "schedq log 7" in str(error)
+
+
+def test_a_failure_whose_log_is_empty_does_not_send_anybody_to_it(paths: Paths) -> None:
+    job = {"id": 7, "slug": "x", "state": "failed", "attempt": 1, "outcome": {"kind": "crashed", "text": "SIGKILL"}}
+    error = failure(job, paths)
+    assert "wrote nothing" in str(error) and "schedq show 7" in str(error)
+
+
+@pytest.mark.parametrize(
+    ("state", "kind", "text", "told"),
+    [
+        ("failed", "error", "no residues", "failed: error: no residues"),
+        ("cancelled", "cancelled", "cancelled before it ran", "cancelled before it ran"),
+        ("timed_out", "timed_out", "after 5 s", "timed out: after 5 s"),
+        ("refused", "refused", "", "refused"),
+    ],
+)
+def test_an_ending_says_nothing_twice(state: str, kind: str, text: str, told: str) -> None:
+    assert ending({"state": state, "outcome": {"kind": kind, "text": text}}) == told
+
+
+def test_what_a_program_gave_is_not_spoken_of_as_a_file_or_a_flag(
+    queue: Client, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "manifests" / "echo"
+    folder.mkdir(parents=True)
+    (folder / "provider.toml").write_text(
+        'slug = "echo"\nmode = "resident"\n[gpu]\npolicy = "none"\n[host]\nram_budget_gb = 0.1\n'
+        '[worker]\npython = "/usr/bin/python3"\nscript = "w.py"\n'
+        '[input]\naccept = [".json"]\nschema = "s.json"\nparams = "p.json"\n'
+    )
+    (folder / "w.py").touch()
+    (folder / "s.json").write_text('{"type": "object", "required": ["say"]}')
+    (folder / "p.json").write_text('{"type": "object", "properties": {"loud": {"type": "boolean"}}}')
+    monkeypatch.setenv("SCHEDQ_MANIFESTS", str(tmp_path / "manifests"))
+    with pytest.raises(InvalidInput, match=r"the input.*say") as caught:
+        queue.submit("echo", {})
+    assert "input.json" not in str(caught.value)
+    with pytest.raises(UsageError, match=r"params: \"laud\".*did you mean loud"):
+        queue.submit("echo", {"say": "x"}, params={"laud": True})

@@ -39,9 +39,11 @@ class _Timer:
 class Roster:
     """All workers of one queue on this machine. `emit` is called on the roster's thread."""
 
-    def __init__(self, paths: Paths, queue_id: str, emit: Callable[[HostEvent | Stored], None]) -> None:
+    def __init__(
+        self, paths: Paths, queue_id: str, emit: Callable[[HostEvent | Stored], None], umask: int | None = None
+    ) -> None:
         self.paths, self.queue_id, self.emit = paths, queue_id, emit
-        self.umask = _own_umask()
+        self.umask = _own_umask() if umask is None else umask
         self.selector = selectors.DefaultSelector()
         self._wards: dict[int, Ward] = {}
         self._orders: deque[tuple[int, Callable[[], None]]] = deque()
