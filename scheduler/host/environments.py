@@ -288,7 +288,8 @@ def _build(spec: Spec, path: str, lock: int, python: str | None, say: Say) -> No
         "packages": packages,
         "installed_at": clock.now_at(),
     })  # fmt: skip
-    say(f"{slug}: installed in {clock.monotonic_s() - started_s:.1f} s, {len(packages)} package{'' if len(packages) == 1 else 's'}, in {path}")
+    held = f"{len(packages)} package{'' if len(packages) == 1 else 's'}"
+    say(f"{slug}: installed in {clock.monotonic_s() - started_s:.1f} s, {held}, in {path}")
 
 
 def _empty(path: str) -> None:
