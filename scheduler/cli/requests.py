@@ -20,6 +20,9 @@ if TYPE_CHECKING:
     from scheduler.config import Paths
 
 SILENT_S, ANSWER_S = 5.0, 0.5
+MARKER = "schedq-environment.json"
+"""Written last by an installation (host.environments): an environment without it is not whole."""
+
 ASKED_TO_STOP = (_signal.SIGINT, _signal.SIGTERM)
 
 
@@ -126,7 +129,9 @@ def not_installed(spec: dict[str, Any]) -> str:
     elif spec["environment"]:
         folder = spec["environment"]["hash"].rpartition(":")[2][:32]
         if not spec["files"] and any(
-            os.access(os.path.join(root, folder, "bin", "python"), os.X_OK) for root in envs()
+            os.path.exists(os.path.join(root, folder, MARKER))
+            and os.access(os.path.join(root, folder, "bin", "python"), os.X_OK)
+            for root in envs()
         ):
             return ""
     from scheduler.host import environments

@@ -350,3 +350,9 @@ def test_our_own_python_is_taken_before_a_newer_one(tmp_path: Path, monkeypatch:
 def test_a_python_that_was_named_must_be_in_the_range() -> None:
     with pytest.raises(SchedqError, match=r"asks for <3\.9"):
         interpreters.choose("<3.9", sys.executable)
+
+
+def test_the_fast_verbs_know_a_whole_environment_by_the_same_marker() -> None:
+    from scheduler.cli import requests
+
+    assert requests.MARKER == environments.MARKER
