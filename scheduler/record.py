@@ -147,7 +147,7 @@ class Recorder:
         if row is None or row.state == "gone":
             return
         if not event.alive:
-            self._exit(row, None, event.text, spawned=False)
+            self._exit(row, None, event.text, spawned=row.state != "parked")
             return
         if row.state == "retiring":
             return

@@ -119,6 +119,11 @@ def take_over(paths: Paths) -> None:
     try:
         if lock_holder(paths) != pid:
             raise Temporary("the lock of the scheduler has changed hands meanwhile; try again")
+        if not _is_scheduler_of(paths, pid):
+            raise Temporary(
+                f"process {pid} seems to hold the lock of {paths.home} and is not the scheduler that the queue knows; "
+                "nothing was ended: look at it, and end it by hand"
+            )
         import signal
 
         signal.pidfd_send_signal(fd, signal.SIGKILL)
@@ -128,6 +133,15 @@ def take_over(paths: Paths) -> None:
         raise Temporary(f"scheduler {pid} belongs to another user and cannot be ended from here") from None
     finally:
         os.close(fd)
+
+
+def _is_scheduler_of(paths: Paths, pid: int) -> bool:
+    """Whether a process is the queue's newest scheduler: by pid and start time, never by pid alone."""
+    from scheduler.host.workers import tree
+    from scheduler.store import peek
+
+    known = peek.scheduler(paths)
+    return known is not None and known[0] == pid and tree.is_alive(pid, known[1])
 
 
 def start(paths: Paths, *, auto_down: bool = False) -> dict[str, object]:
@@ -190,9 +204,18 @@ def _environment(paths: Paths) -> dict[str, str]:
 
 
 def ensure(paths: Paths) -> None:
-    """Start a scheduler if none runs; one that was started so ends by itself after a time without work."""
+    """Start a scheduler if none runs, or if the one that does is stopped or silent: that one is taken over.
+
+    One that was started so ends by itself after a time without work.
+    """
     if wake.scheduler_runs(paths):
-        return
+        if not _stopped(lock_holder(paths)):
+            try:
+                if answering(paths) is not None or _wait_for_answer(paths) is not None:
+                    return
+            except Temporary:
+                pass
+        take_over(paths)
     told = start(paths, auto_down=True)
     say.note(f"started scheduler {told.get('pid')}")
 
@@ -203,6 +226,7 @@ def down(call: Call) -> int:
     now = call.flag("now")
     if not wake.scheduler_runs(paths):
         if not _left_behind(paths):
+            _tidy(paths)
             say.note(f"no scheduler runs for {paths.home}")
             return 0
         say.note("the last scheduler left workers behind: starting one to bring them down")
@@ -259,6 +283,22 @@ def _left_behind(paths: Paths) -> bool:
         return False
     workers = peek.status(paths).get("workers")
     return bool(workers)
+
+
+def _tidy(paths: Paths) -> None:
+    """Take away what a scheduler that was killed left: its address, dead workers' sockets, the database's log."""
+    from contextlib import suppress
+
+    from scheduler.host.workers.records import sweep
+    from scheduler.store.connection import open_writer
+
+    if not os.path.exists(paths.database) or os.stat(paths.database).st_size == 0:
+        return
+    sweep(paths)
+    with suppress(OSError):
+        os.unlink(paths.wake_socket)
+    with suppress(SchedqError), turnstile.Turnstile(paths).section():
+        open_writer(paths).close()
 
 
 def _say_what_runs(paths: Paths) -> None:

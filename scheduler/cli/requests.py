@@ -69,23 +69,24 @@ def _notes(client: Client, spec: dict[str, Any]) -> None:
         say.note(f"note: {missing}; the job waits until then")
     if not wake.scheduler_runs(client.paths):
         say.note("note: no scheduler runs, so nothing starts yet; start it: schedq up")
-    else:
-        _compare_folders(client.paths)
+    elif not _compare_folders(client.paths):
+        say.note("note: the scheduler does not answer just now; if that stays so: schedq up --takeover")
 
 
-def _compare_folders(paths: Paths) -> None:
-    """Say which folders of manifests a running scheduler does not know and this call does."""
+def _compare_folders(paths: Paths) -> bool:
+    """Say which folders of manifests a running scheduler does not know and this call does; False if none answers."""
     line = wake.Line(paths)
     try:
-        told = line.ask(ANSWER_S, op="ping") or {}
+        told = line.ask(ANSWER_S, op="ping")
     finally:
         line.close()
+    if told is None:
+        return False
     known = told.get("manifests")
-    if not isinstance(known, list):
-        return
     for folder in map(os.path.abspath, manifest_folders()):
-        if folder not in known:
+        if isinstance(known, list) and folder not in known:
             say.note(f"note: the running scheduler does not look into {folder}; `schedq restart` makes it")
+    return True
 
 
 def _asked(client: Client, call: Call, sources: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -155,12 +156,10 @@ def run(call: Call) -> int:
         if not spec["environment"] or spec["python"]:
             raise SchedqError(f"{missing}; nothing was queued")
         lifecycle.install_first(call.text("slug") or "")
-    if not wake.scheduler_runs(client.paths):
+    if not _compare_folders(client.paths):
         from scheduler.cli import lifecycle
 
         lifecycle.ensure(client.paths)
-    else:
-        _compare_folders(client.paths)
     ids: list[int] = []
     try:
         client.enqueue(rows, lambda given: _own(ids, given))

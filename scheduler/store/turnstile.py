@@ -144,14 +144,18 @@ def _release(fd: int) -> None:
         os.close(fd)
 
 
-def holder(folder: str) -> int | None:
-    """The pid of who holds the flock on `folder`, from /proc/locks; None if nobody that we can see."""
+def holder(folder: str, locks: str = "/proc/locks") -> int | None:
+    """The pid of who holds the flock on `folder`, from /proc/locks; None if nobody that we can see.
+
+    Inodes repeat over filesystems: the device is compared too, as the kernel writes it (major:minor in hex).
+    """
     try:
-        inode = str(os.stat(folder).st_ino)
-        with open("/proc/locks", encoding="ascii") as file:
+        found = os.stat(folder)
+        place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+        with open(locks, encoding="ascii") as file:
             for line in file:
                 words = line.split()
-                if words[1] == "FLOCK" and words[5].rpartition(":")[2] == inode:
+                if words[1] == "FLOCK" and words[5] == place:
                     return int(words[4])
     except (OSError, IndexError, ValueError):
         pass

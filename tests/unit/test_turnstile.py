@@ -163,3 +163,12 @@ def test_signals_wait_until_the_block_ends() -> None:
         assert came == [signal.SIGTERM]
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+def test_who_holds_a_lock_is_told_by_device_and_inode(tmp_path: Path) -> None:
+    found = os.stat(tmp_path)
+    other = f"{os.major(found.st_dev):02x}:{(os.minor(found.st_dev) + 1) % 256:02x}:{found.st_ino}"
+    ours = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
+    locks = tmp_path / "locks"
+    locks.write_text(f"1: FLOCK  ADVISORY  WRITE 111 {other} 0 EOF\n2: FLOCK  ADVISORY  WRITE 222 {ours} 0 EOF\n")
+    assert holder(str(tmp_path), str(locks)) == 222
