@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 MIB = 1 << 20
+NEST = b"[" * 5000 + b"]" * 5000
 
 
 def options() -> argparse.Namespace:
@@ -34,6 +35,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--noise-mib", type=int, default=0, help="that much on stdout, as fast as it goes")
     parser.add_argument("--legacy", action="store_true", help="no protocol number; the request is the line")
     parser.add_argument("--late-free-s", type=float, default=0.0, help="live on that long after TERM")
+    parser.add_argument("--deep", action="store_true", help="nest the answer to a ping too deep for anybody")
     parser.add_argument("--hush", action="store_true", help="answer to shutdown, and stay")
     return parser.parse_args()
 
@@ -76,7 +78,8 @@ class Worker:
                 about: dict[str, Any] = {"ok": True}
                 if not self.knobs.legacy:
                     about.update(protocol=1, busy=self.busy, versions={"fake": "1"}, device="none", pid=os.getpid())
-                connection.sendall(json.dumps(about).encode() + b"\n")
+                line = json.dumps(about).encode()
+                connection.sendall((line[:-1] + b', "a": %s}' % NEST if self.knobs.deep else line) + b"\n")
             elif op == "shutdown":
                 connection.sendall(b'{"ok": true}\n')
                 if not self.knobs.hush:
@@ -125,6 +128,10 @@ class Worker:
             connection.sendall(b"this is not JSON\n")
         elif what == "bad_utf8":
             connection.sendall(b'{"ok": true, "x": "\xff\xfe' + b"y" * request.get("bytes", 0) + b'"}\n')
+        elif what == "raw":
+            connection.sendall(request["line"].encode() + b"\n")
+            if request.get("then_echo"):
+                say({"ok": True})
         elif what == "array":
             say([1, 2])
         elif what == "big":

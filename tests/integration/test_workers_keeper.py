@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import resource
 import signal
+import socket
 import sys
 import time
 from collections.abc import Iterator
@@ -124,6 +126,81 @@ def test_a_reply_that_is_none_is_stored_as_no_reply_with_the_reason(
     assert (found["ok"], found["no_reply"]) == (False, True)
     assert said in found["error"]
     assert not Path(f"{reply}.tmp").exists()
+
+
+NEST = "[" * 5000 + "]" * 5000
+
+
+@pytest.mark.parametrize("line", ['{"ok": true, "a": %s}', '{"event": "progress", "done": %s}'])
+def test_a_line_that_is_nested_too_deep_is_no_reply_and_the_worker_stays(yard: Yard, line: str) -> None:
+    answered = yard.start()
+    reply = yard.send({"do": "raw", "line": line % NEST})
+    assert yard.ear.wait(Stored).no_reply
+    assert "nested too deep" in reply_of(reply)["error"]
+    yard.send({"do": "echo"}, job=8)
+    assert not yard.ear.wait(Stored).no_reply
+    assert tree.is_alive(answered.leader_pid, answered.leader_started)
+
+
+def test_an_answer_to_the_ping_that_is_nested_too_deep_is_none(yard: Yard) -> None:
+    yard.park()
+    yard.roster.go(1, yard.launch("--deep", "--say", "up"))
+    log = Path(yard.paths.worker(1)) / "log"
+    until(lambda: "up" in log.read_text(), "its first line")
+    until(lambda: os.path.exists(os.path.join(yard.paths.run, "1.w")), "its socket")
+    assert yard.stop(0.5).exit_code == -signal.SIGTERM
+    assert yard.ear.none(Answered)
+
+
+@pytest.mark.parametrize("depth", [5000, 900])
+def test_an_order_that_is_nested_deep_is_answered(yard: Yard, depth: int) -> None:
+    yard.start()
+    deep = "[" * depth + "]" * depth
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(10)
+        sock.connect(os.path.join(yard.paths.run, "1.k"))
+        file = sock.makefile("rwb")
+        file.readline()
+        file.write(b'{"op": "hello", "protocol": 1}\n')
+        file.write(f'{{"op": "attach", "job": {deep}, "attempt": {deep}}}\n{{"op": "status"}}\n'.encode())
+        file.flush()
+        said = [json.loads(file.readline())["ok"] for _ in range(3)]
+    assert said == [True, False, True]
+
+
+def test_progress_that_cannot_be_stored_is_made_fit_for_it(yard: Yard) -> None:
+    yard.start()
+    line = r'{"event": "progress", "done": NaN, "total": 1e999, "message": "a\ud800\u001b[1mb"}'
+    yard.send({"do": "raw", "line": line, "then_echo": True})
+    seen = yard.ear.wait(Progressed)
+    assert (seen.done, seen.total, seen.message) == (None, None, "a? [1mb")
+    assert not yard.ear.wait(Stored).no_reply
+
+
+@pytest.mark.parametrize("then", [{}, {"then_exit": 9}], ids=str)
+def test_a_whole_reply_waits_for_room_on_the_disk_and_wins(yard: Yard, then: dict[str, int]) -> None:
+    answered = yard.start()
+    done = Path(yard.paths.home) / "done"
+    reply = yard.send({"do": "wait_for", "path": str(done), "progress": 1, **then})
+    yard.ear.wait(Progressed)
+    keeper, limit = yard.shown.keeper_pid, resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.prlimit(keeper, resource.RLIMIT_FSIZE, (0, limit[1]))
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.settimeout(10)
+        sock.connect(os.path.join(yard.paths.run, "1.k"))
+        sock.sendall(b'{"op": "hello", "protocol": 1}\n')
+        file = sock.makefile("rb")
+        done.touch()
+        waits = 0
+        while waits < 5:  # longer than the end of its connection, and its own, are waited for
+            waits += json.loads(file.readline()).get("event") == "waiting"
+    assert yard.ear.none(Stored)
+    assert tree.is_alive(answered.leader_pid, answered.leader_started) != bool(then)
+    resource.prlimit(keeper, resource.RLIMIT_FSIZE, limit)
+    assert not yard.ear.wait(Stored).no_reply
+    assert reply_of(reply)["found"] == str(done)
+    assert (yard.ear.wait(Gone) if then else yard.stop()).exit_code == then.get("then_exit", 0)
+    gone_without_trace(yard)
 
 
 @pytest.mark.parametrize(("how", "code"), [({"do": "die"}, -9), ({"do": "exit", "code": 5}, 5)])
@@ -256,8 +333,6 @@ def test_gone_is_told_when_the_last_grandchild_has_gone_and_not_before(yard: Yar
 
 
 def test_somebody_elses_socket_is_not_taken_for_an_answer(yard: Yard) -> None:
-    import socket
-
     yard.park()
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(os.path.join(yard.paths.run, "1.w"))

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from keepers import Yard, until
+from keepers import QUEUE, Yard, until
 
 from scheduler.errors import SchedqError
-from scheduler.host.workers import tree
+from scheduler.host.workers import parting, tree, ward
 from scheduler.host.workers.orders import Stored
 from scheduler.host.workers.records import own_folder
-from scheduler.model.host import Answered, Assignment, Failed, Forgotten, Gone, Shown
+from scheduler.model.host import Adopt, Answered, Assignment, Failed, Forgotten, Gone, Shown
 
 
 @pytest.fixture
@@ -178,6 +178,113 @@ def test_orphans_of_a_keeper_that_died_unseen_are_ended_at_adoption(yard: Yard) 
     assert yard.processes() == []
 
 
+ORPHAN = Adopt(1, "", "", "", "resident", "retiring", "", None, None, None, None)
+
+
+@pytest.mark.parametrize("stopped", [False, True])
+def test_a_keeper_that_no_row_knows_is_found_and_ended(
+    yard: Yard, stopped: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard.start("--grandchild", "plain")
+    yard.restart()
+    if stopped:
+        monkeypatch.setattr(parting, "SLACK_S", -9.8)
+        os.kill(yard.shown.keeper_pid, signal.SIGSTOP)
+    yard.roster.adopt(ORPHAN)
+    assert yard.ear.wait(Gone).exit_code == (None if stopped else 0)
+    assert yard.ear.none(Shown)
+    assert yard.ear.none(Failed)
+    assert yard.processes() == []
+
+
+def test_marked_processes_that_no_row_and_no_keeper_knows_are_ended(yard: Yard) -> None:
+    yard.ids.add(1)
+    with subprocess.Popen(["/bin/sleep", "600"], env={tree.MARK: f"{QUEUE}:1"}) as left:
+        until(yard.processes, "the process to be seen")
+        yard.roster.adopt(ORPHAN)
+        yard.ear.wait(Gone)
+        assert left.wait(10) == -signal.SIGTERM
+
+
+@pytest.mark.parametrize("adopted", [False, True])
+def test_a_keeper_that_does_not_react_is_killed_after_the_grace(
+    yard: Yard, adopted: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parting, "SLACK_S", 0.3)
+    first = yard.start("--grandchild", "daemon")
+    os.kill(yard.shown.keeper_pid, signal.SIGSTOP)
+    if adopted:
+        yard.restart()
+        yard.roster.adopt(yard.row("ready", first))
+    assert yard.stop(0.2).why == "the test is over"
+    assert yard.processes() == []
+
+
+def test_a_keeper_that_cannot_be_reached_is_killed_when_it_is_to_stop(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parting, "SLACK_S", 0.3)
+    first = yard.start()
+    yard.restart()
+    os.unlink(os.path.join(yard.paths.run, "1.k"))
+    yard.roster.adopt(yard.row("ready", first))
+    yard.stop(0.2)
+    assert yard.processes() == []
+
+
+@pytest.mark.parametrize("knobs", [(), ("--grandchild", "stubborn", "--ignore-term")], ids=str)
+def test_a_keeper_of_another_protocol_is_ended_by_signals(
+    yard: Yard, knobs: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = yard.start(*knobs)
+    yard.restart()
+    monkeypatch.setattr(ward, "agreed", lambda _: None)
+    yard.roster.adopt(yard.row("ready", first))
+    failed = yard.ear.wait(Failed)
+    assert "speaks protocol 1, which this schedq does not" in failed.text
+    assert failed.alive
+    assert yard.stop(0.5).exit_code == (None if knobs else -signal.SIGTERM)
+    assert yard.processes() == []
+
+
+@pytest.mark.parametrize("broken", ["_welcome", "_event", "_hear"])
+def test_trouble_with_one_worker_is_said_and_it_can_still_be_stopped(
+    yard: Yard, broken: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(*_: object) -> None:
+        raise LookupError("planted")
+
+    monkeypatch.setattr(parting, "SLACK_S", 0.3)
+    first = yard.start()
+    yard.restart()
+    monkeypatch.setattr(ward.Ward, broken, fails)
+    yard.roster.adopt(yard.row("ready", first))
+    if broken == "_event":
+        yard.ear.wait(Answered)
+        yard.send({"do": "echo"})
+    failed = yard.ear.wait(Failed)
+    assert (failed.text, failed.alive) == ("LookupError: planted", True)
+    yard.stop(0.2)
+    assert yard.processes() == []
+
+
+def test_a_burial_that_goes_wrong_is_said_of_its_worker_and_tried_again(
+    yard: Yard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    yard.start()
+    right, calls = tree.members, iter([True, False])
+
+    def members(*asked: Any) -> list[tree.Stat]:
+        if next(calls, False):
+            raise OSError("planted")
+        return right(*asked)
+
+    monkeypatch.setattr(parting.tree, "members", members)
+    os.kill(yard.shown.keeper_pid, signal.SIGKILL)
+    assert yard.ear.wait(Failed).text == "OSError: planted"
+    yard.ear.wait(Gone)
+
+
 STARTER = """
 import os, sys
 sys.path[:0] = [{tests!r}, {root!r}]
@@ -321,7 +428,8 @@ def test_a_closed_roster_leaves_no_thread_and_no_descriptor(yard: Yard) -> None:
 
 def test_orders_for_a_worker_that_is_not_there_are_answered(yard: Yard) -> None:
     yard.roster.stop(99, 1.0, "why not")
-    assert yard.ear.wait(Failed, 99).text == "worker 99 has no keeper"
+    failed = yard.ear.wait(Failed, 99)
+    assert (failed.text, failed.alive) == ("worker 99 has no keeper", False)
 
 
 def test_a_folder_of_sockets_that_others_may_enter_is_refused(tmp_path: Path) -> None:

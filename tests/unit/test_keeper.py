@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from scheduler.host.workers import lean
+from scheduler.host.workers import lean, words
 from scheduler.host.workers.spawn import KEEPER
 
 VALUES = [{"a": [1.5, None, "b"], "é\n": True}, [], "x", 7, {"n": {"m": [{}]}}, -1e300]
@@ -26,6 +27,49 @@ def test_its_json_is_everybodys_json(value: object) -> None:
 def test_what_is_no_json_is_a_value_error(text: bytes) -> None:
     with pytest.raises(ValueError):
         lean.loads(text)
+
+
+def test_what_is_nested_too_deep_is_a_value_error_both_ways() -> None:
+    with pytest.raises(ValueError, match="nested too deep"):
+        lean.loads(b'{"a": ' + b"[" * 5000 + b"]" * 5000 + b"}")
+    nest: list[object] = []
+    for _ in range(5000):
+        nest = [nest]
+    with pytest.raises(ValueError, match="nested too deep"):
+        lean.dumps(nest)
+
+
+def test_a_callback_that_fails_is_told_and_the_loop_goes_on_and_a_timer_comes_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(lean, "AGAIN_S", 0.01)
+    told: list[bytes] = []
+    loop, ours, rounds = lean.Loop(lambda error: told.append(lean.brief(error))), os.pipe(), iter([0, 0, 1])
+    loop.watch(ours[0], lambda _: os.read(ours[0], 1) and 1 / 0)
+    loop.after("timer", 0.0, lambda: 1 / next(rounds))
+    os.write(ours[1], b"xyz")
+    while loop.pending("timer") or len(told) < 5:
+        loop.turn()
+    assert len(told) == 5
+    assert told[0].startswith(b"ZeroDivisionError: division by zero (test_keeper.py:")
+    for fd in ours:
+        os.close(fd)
+
+
+@pytest.mark.parametrize(
+    ("said", "text"),
+    [
+        ("a\ud800b\x1b[31m\nc", "a?b [31m c"), ("é" * 600, "é" * 500), (7, "7"), (["x"], ""), (None, ""), ("\0", ""),
+    ],
+)  # fmt: skip
+def test_a_message_is_printable_text_of_bounded_length(said: object, text: str) -> None:
+    assert words.plain_text(said) == text
+
+
+@pytest.mark.parametrize("said", [float("nan"), float("inf"), 10**400, True, "7", None, [1]], ids=repr)
+def test_what_is_no_finite_number_is_none(said: object) -> None:
+    assert words.finite(said) is None
+    assert (words.finite(3), words.finite(0.5)) == (3, 0.5)
 
 
 def test_a_log_and_its_predecessor_stay_within_the_limit_and_keep_the_end(tmp_path: Path) -> None:

@@ -167,5 +167,6 @@ class Door:
         except Exception as error:
             answer = {"error": f"{type(error).__name__}: {error}"}
         asked = order if isinstance(order, dict) else {}
-        about: dict[str, Any] = {key: asked[key] for key in ("job", "attempt") if key in asked}
-        self.say(peer, {"re": asked.get("op"), "ok": not answer.get("error"), **about, **answer})
+        about = {key: asked[key] for key in ("job", "attempt") if isinstance(asked.get(key), int)}
+        op = asked.get("op") if isinstance(asked.get("op"), str) else None
+        self.say(peer, {"re": op, "ok": not answer.get("error"), **about, **answer})

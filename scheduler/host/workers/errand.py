@@ -21,6 +21,7 @@ CUT_S = 2.0
 class Errand:
     """The attempt in work. `tell` passes events on; `ended` is called once, with what `stored` says, or {} if dropped.
 
+    It is `over` when its end is decided, by the first who does; until that is stored it is not `ended`.
     The keeper asks `settle` for the end of what it sees itself: a dead leader, a command's exit.
     """
 
@@ -85,10 +86,10 @@ class Errand:
             data = b""
         try:
             self._take(data)
-        except ValueError as error:
-            self.settle(None, f"the worker's reply cannot be used: {error}")
         except OSError as error:
             self.settle(None, f"the worker's reply could not be stored: {error.strerror}", errno=error.errno)
+        except Exception as error:  # whatever a worker says, it is an answer
+            self.settle(None, f"the worker's reply cannot be used: {error or type(error).__name__}")
         return bool(data) and not self.over
 
     def _take(self, data: bytes) -> None:
@@ -118,7 +119,8 @@ class Errand:
         if "event" not in said:
             self.settle(line, exiting=bool(said.get("exiting")) or said.get("reason") == "worker_exiting")
             return
-        self._progress = {key: said.get(key) for key in ("done", "total", "message")}
+        told = {key: said.get(key) for key in ("done", "total", "message")}
+        self._progress = {key: v if isinstance(v, str | int | float) else None for key, v in told.items()}
         if not self._told:
             self._pass_on()
         elif not self.loop.pending("progress"):
@@ -148,9 +150,13 @@ class Errand:
             data = data[os.write(self._file, data) :]
 
     def settle(self, reply: bytes | None, error: str = "", exiting: bool = False, **more: Any) -> None:
-        """Store how the attempt ended, by rename: its reply (None = already in the file), or why there is none."""
-        if self.over:
-            return
+        """Decide how the attempt ended: by its reply (None = already in the file), or by why there is none."""
+        if not self.over:
+            self._hang_up()
+            self._store(reply, error, exiting, more)
+
+    def _store(self, reply: bytes | None, error: str, exiting: bool, more: dict[str, Any]) -> None:
+        """Keep it by rename; with a full disk it is held until there is room."""
         if error:
             reply = dumps({"ok": False, "no_reply": True, "error": error, "exit_code": self.exit_code, **more})
         try:
@@ -160,10 +166,11 @@ class Errand:
                     os.lseek(self._file, 0, os.SEEK_SET)
                 self._write(reply)
             os.replace(self.path + ".tmp", self.path)
-        except OSError:  # a full disk: the answer is kept until there is room
-            self.loop.after("settle", 1.0, lambda: self.settle(reply, error, exiting, **more))
+        except OSError as trouble:
+            self._tell("waiting", job=self.job, attempt=self.attempt, error=f"{self.path}: {trouble.strerror}")
+            self.loop.after("settle", 1.0, lambda: self._store(reply, error, exiting, more))
             return
-        self._close({
+        self._end({
             "reply_path": self.path, "no_reply": bool(error), "error": error, "exiting": exiting,
             "exit_code": self.exit_code,
         })  # fmt: skip
@@ -171,23 +178,28 @@ class Errand:
     def drop(self) -> None:
         """The request never arrived whole: nothing was asked, so there is nothing to answer for."""
         if not self.over:
-            self._close({})
+            self._hang_up()
+            self._end({})
 
-    def _close(self, how: dict[str, Any]) -> None:
+    def _hang_up(self) -> None:
+        """Nothing that the worker says or reads counts any more."""
         self.over = True
         self.loop.drop("cut")
+        if self.sock:
+            self.loop.unwatch(self.sock.fileno())
+            self.sock.close()
+        self.sock = None
+        self.out.clear()
+        self._moved()
+
+    def _end(self, how: dict[str, Any]) -> None:
         if self._file >= 0:
             os.close(self._file)
         if self.log:
             self.log.close()
-        if self.sock:
-            self.loop.unwatch(self.sock.fileno())
-            self.sock.close()
-        self._file, self.sock, self.log = -1, None, None
+        self._file, self.log = -1, None
         try:
             os.unlink(self.path + ".tmp")
         except OSError:
             pass
-        self.out.clear()
         self._ended(self, how)
-        self._moved()

@@ -9,7 +9,7 @@ from scheduler.host.workers import lean, tree
 from scheduler.host.workers.child import result_of, start
 from scheduler.host.workers.door import Door, Peer
 from scheduler.host.workers.errand import Errand
-from scheduler.host.workers.protocol import CHUNK, HELD, MARK, PARKED_S, PROTOCOL, claim_of
+from scheduler.host.workers.protocol import CHUNK, HELD, MARK, PARKED_S, PROTOCOL, claim_of, introduced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,8 @@ else:
     import _signal as signal
 
 NEVER = float("inf")
+ROOM_S = 60.0
+"""How long a keeper that is told to stop waits for room on the disk for the answer that it holds."""
 TOLD = "its keeper was told to terminate"
 
 
@@ -26,12 +28,12 @@ class Keeper:
     """Everything one keeper knows: parked, starting, ready, busy, exiting; and whether it is stopping."""
 
     def __init__(self, claim: dict[str, str]) -> None:
-        self.claim, self.folder, self.loop = claim, claim["folder"], lean.Loop()
+        self.claim, self.folder, self.loop = claim, claim["folder"], lean.Loop(self.trouble)
         self.done: dict[tuple[int, int], dict[str, Any]] = {}
         self.order: dict[str, Any] = {}
         self.answer: dict[str, Any] = {}
         self.state, self.stopping, self.why, self.oneshot, self.noted = "parked", False, "", False, False
-        self.leader, self.started, self.pipe, self.kill_at = 0, 0.0, -1, NEVER
+        self.leader, self.started, self.pipe, self.kill_at, self.stopped_at = 0, 0.0, -1, NEVER, NEVER
         self.exit_code: int | None = None
         self.errand: Errand | None = None
         self.wait_s, self.life_at, self.boot_id = 0.005, 0.0, tree.boot_id()
@@ -44,10 +46,14 @@ class Keeper:
             signal.signal(number, signal.SIG_IGN)
         signal.signal(signal.SIGCHLD, lambda *_: None)
         signal.signal(signal.SIGTERM, lambda *_: self.loop.after("told", 0, lambda: self.stop(10.0, TOLD)))
-        self.loop.watch(ours, lambda _: self.reap() if os.read(ours, 512) else None)
+        self.loop.watch(ours, lambda _: self.loop.after("reap", 0.0, self.reap) if os.read(ours, 512) else None)
         self.door = Door(self.loop, claim["control"], self.obey, self.status, self.emptied)
         self.emptied()
         self.loop.after("reachable", 30.0, self.reachable)
+
+    def trouble(self, error: Exception) -> None:
+        """One event that went wrong: a line of the log, and the worker's keeper goes on."""
+        self.log.write(b"schedq keeper: " + lean.brief(error) + b"\n")
 
     def emptied(self) -> None:
         """Nobody is connected: a parked keeper does not wait for ever."""
@@ -131,6 +137,8 @@ class Keeper:
         """The attempt is over: remember its end for whoever attaches, and say so."""
         self.errand = None
         self.state = "ready" if self.state == "busy" else self.state
+        if self.loop.pending("leave"):
+            self.loop.after("leave", 0.0, self.leave)
         if not how:
             self.door.tell("dropped", job=errand.job, attempt=errand.attempt)
             return
@@ -223,10 +231,7 @@ class Keeper:
         """It is ready."""
         if self.state == "starting" and not self.stopping:
             self.state = "ready"
-            self.answer = {
-                "protocol": answer.get("protocol", "legacy"), "versions": answer.get("versions") or {},
-                "device": answer.get("device") or "",
-            }  # fmt: skip
+            self.answer = introduced(answer)
             self.door.tell("answered", leader_pid=self.leader, leader_started=self.started, **self.answer)
 
     # The end: of the leader, of the tree, of the keeper
@@ -283,6 +288,7 @@ class Keeper:
     def stop(self, grace_s: float, why: str) -> None:
         """Ask, TERM, after the grace KILL, until nobody is left; told again, the earlier end counts."""
         first, self.stopping, self.why = not self.stopping, True, self.why or why
+        self.stopped_at = min(self.stopped_at, time.monotonic())
         if not self.leader:
             self.loop.after("leave", 0.0, self.leave)
         elif first and self.state == "ready" and self.exit_code is None and grace_s > 0 and self.ask_to_leave():
@@ -317,7 +323,10 @@ class Keeper:
         self.loop.after("kill", 0.1, self.kill)
 
     def leave(self) -> None:
-        """The last thing that a keeper does: its record, its sockets, its lock."""
+        """The last thing that a keeper does: its record, its sockets, its lock. An answer is stored before that."""
+        if self.errand and self.errand.over and time.monotonic() < self.stopped_at + ROOM_S:
+            self.loop.after("leave", 1.0, self.leave)
+            return
         if self.oneshot and self.exit_code is None:
             self.exit_code = 0
         self.write_exit()

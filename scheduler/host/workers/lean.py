@@ -21,6 +21,12 @@ if TYPE_CHECKING:
 READ, WRITE = select.POLLIN, select.POLLOUT
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
 
+AGAIN_S = 1.0
+"""When a timer whose callback failed is tried again."""
+
+PAUSE_S = 0.05
+"""How long the loop rests after a descriptor's callback failed: what stays readable must not take a whole core."""
+
 
 class _Rules:
     """How the scanner reads: as `json.loads` does."""
@@ -52,20 +58,34 @@ _scan, _encode = _parts()
 
 
 def loads(data: bytes) -> Any:
-    """A JSON document; ValueError if it is none, or not UTF-8."""
+    """A JSON document; ValueError if it is none, not UTF-8, or nested too deep to be read."""
     text = data.decode().strip()
     try:
         value, end = _scan(text, 0)
     except StopIteration:
         end = -1
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
     if end != len(text):
         raise ValueError("not one JSON document")
     return value
 
 
 def dumps(value: object) -> bytes:
-    """The JSON of plain values, on one line."""
-    return "".join(_encode(value, 0)).encode()
+    """The JSON of plain values, on one line; ValueError if they are nested too deep."""
+    try:
+        return "".join(_encode(value, 0)).encode()
+    except RecursionError:
+        raise ValueError("it is nested too deep") from None
+
+
+def brief(error: Exception) -> bytes:
+    """An exception on one line, with the place that it comes from."""
+    at, where = error.__traceback__, ""
+    while at:
+        code = at.tb_frame.f_code
+        where, at = f"{os.path.basename(code.co_filename)}:{at.tb_lineno} {code.co_name}", at.tb_next
+    return ascii(f"{type(error).__name__}: {error} ({where})")[1:1000].encode()
 
 
 def write_json(path: str, value: object) -> None:
@@ -130,9 +150,13 @@ class Log:
 
 
 class Loop:
-    """Descriptors and timers of one thread; a timer's name is its identity, set again it moves."""
+    """Descriptors and timers of one thread; a timer's name is its identity, set again it moves.
 
-    def __init__(self) -> None:
+    With `trouble`, what a callback raises is told to it and the loop goes on; a timer that failed comes again.
+    """
+
+    def __init__(self, trouble: Callable[[Exception], object] | None = None) -> None:
+        self._trouble = trouble
         self._poll = select.poll()
         self._watched: dict[int, Callable[[int], object]] = {}
         self._timers: dict[str, tuple[float, Callable[[], object]]] = {}
@@ -174,10 +198,21 @@ class Loop:
         for name, timer in list(self._timers.items()):
             if timer[0] <= now and self._timers.get(name) is timer:
                 del self._timers[name]
-                timer[1]()
+                if not self._went(timer[1]) and name not in self._timers:
+                    self.after(name, AGAIN_S, timer[1])
         next_at = min((timer[0] for timer in self._timers.values()), default=None)
         wait_ms = None if next_at is None else max(0, int((next_at - time.monotonic()) * 1000) + 1)
         for fd, what in self._poll.poll(wait_ms):
             act = self._watched.get(fd)
-            if act:
-                act(what)
+            if act and not self._went(act, what):
+                time.sleep(PAUSE_S)
+
+    def _went(self, act: Callable[..., object], *what: int) -> bool:
+        try:
+            act(*what)
+        except Exception as error:
+            if self._trouble is None:
+                raise
+            self._trouble(error)
+            return False
+        return True

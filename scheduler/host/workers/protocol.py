@@ -14,7 +14,8 @@ with a number that both speak. Orders are answered by `{"re": op, "ok": bool, "e
 
 Events, to every connection that said hello: `started`, `answered` (leader_pid, leader_started, protocol, versions,
 device), `life`, `progress`, `stored` (job, attempt, reply_path, no_reply, error, exiting, exit_code), `dropped` (a
-request that did not arrive whole), `leader_exit` (exit_code).
+request that did not arrive whole), `waiting` (job, attempt, error:
+an end that cannot be stored yet), `leader_exit` (exit_code).
 
 **Keeper and worker** (`run/<id>.w`, a connection per request): `{"op": "ping"}`, `{"op": "predict", ...}`,
 `{"op": "shutdown"}`; lines with an `event` may come before the reply. A worker whose ping names no protocol is a
@@ -68,3 +69,14 @@ def claim_of(argv: list[str]) -> dict[str, str] | None:
         if equals:
             claim[key] = f"{claim[key]} {value}" if key in claim else value
     return claim
+
+
+def introduced(answer: dict[str, object]) -> dict[str, object]:
+    """Of a worker's answer to its first ping, what others may hear, whatever shape it had."""
+    number, versions, device = answer.get("protocol", "legacy"), answer.get("versions"), answer.get("device")
+    named = versions.items() if isinstance(versions, dict) else ()
+    return {
+        "protocol": number if isinstance(number, int) else "legacy",
+        "versions": {name: value for name, value in named if isinstance(value, str | int | float)},
+        "device": device if isinstance(device, str) else "",
+    }

@@ -34,6 +34,7 @@ class _Timer:
     at: float
     number: int
     act: Callable[[], None] = field(compare=False)
+    worker_id: int = field(compare=False)
 
 
 class Roster:
@@ -87,13 +88,34 @@ class Roster:
         self._to(worker_id, lambda ward: ward.send(job_id, attempt, message, reply_path, log_path, argv, cwd))
 
     def stop(self, worker_id: int, grace_s: float, why: str) -> None:
-        """Stop a worker's whole tree: ask, TERM, after the grace KILL. Gone follows."""
-        self._to(worker_id, lambda ward: ward.stop(grace_s, why))
-
-    def adopt(self, row: Adopt) -> None:
-        """Take over a worker that the queue remembers: Shown, Answered, Stored, Forgotten or Gone, as it is found."""
+        """Stop a worker's whole tree: ask, TERM, after the grace KILL. Gone follows, also when its keeper does not
+        obey: one that says nothing for 10 s after the grace is killed.
+        """
 
         def do() -> None:
+            ward = self._wards.get(worker_id)
+            if ward is None and self.tree_lives(worker_id):
+                ward = self._wards[worker_id] = Ward(self, worker_id)
+                ward.adopt(Adopt(worker_id, "", "", "", "", "retiring", "", None, None, None, None))
+            if ward is None:
+                self.emit(Failed(worker_id, f"worker {worker_id} has no keeper", alive=False))
+            else:
+                ward.stop(grace_s, why)
+
+        self._do(worker_id, do)
+
+    def adopt(self, row: Adopt) -> None:
+        """Take over a worker that the queue remembers: Shown, Answered, Stored, Forgotten or Gone, as it is found.
+
+        A row that is `retiring` is stopped, whatever else is known of it: one with no boot id and no keeper's pid
+        stands for processes that no row knows any more.
+        """
+
+        def do() -> None:
+            known = self._wards.get(row.worker_id)
+            if known and row.state == "retiring":
+                known.stop(10.0, "it is of no use any more")
+                return
             ward = self._wards[row.worker_id] = Ward(self, row.worker_id)
             ward.adopt(row)
 
@@ -119,7 +141,7 @@ class Roster:
         def do() -> None:
             ward = self._wards.get(worker_id)
             if ward is None:
-                self.emit(Failed(worker_id, f"worker {worker_id} has no keeper"))
+                self.emit(Failed(worker_id, f"worker {worker_id} has no keeper", alive=self.tree_lives(worker_id)))
             else:
                 act(ward)
 
@@ -129,9 +151,9 @@ class Roster:
         self._orders.append((worker_id, act))
         os.eventfd_write(self._bell, 1)
 
-    def after(self, wait_s: float, act: Callable[[], None]) -> None:
-        """Call `act` on the roster's thread, that much later."""
-        heapq.heappush(self._timers, _Timer(time.monotonic() + wait_s, next(self._numbers), act))
+    def after(self, wait_s: float, act: Callable[[], None], worker_id: int = 0) -> None:
+        """Call `act` on the roster's thread, that much later; what goes wrong in it is told of that worker."""
+        heapq.heappush(self._timers, _Timer(time.monotonic() + wait_s, next(self._numbers), act, worker_id))
 
     def forget(self, ward: Ward) -> None:
         """A worker is gone."""
@@ -145,19 +167,20 @@ class Roster:
                 if key.data is None:
                     os.eventfd_read(self._bell)
                 elif key.fd in self.selector.get_map():
-                    self._guard(key.data[0], lambda key=key, what=what: key.data[1](what))  # type: ignore[misc]
+                    self.guard(key.data[0], lambda key=key, what=what: key.data[1](what))  # type: ignore[misc]
             while self._orders:
-                self._guard(*self._orders.popleft())
+                self.guard(*self._orders.popleft())
             while self._timers and self._timers[0].at <= time.monotonic():
-                self._guard(0, heapq.heappop(self._timers).act)
+                timer = heapq.heappop(self._timers)
+                self.guard(timer.worker_id, timer.act)
         while self._orders:
-            self._guard(*self._orders.popleft())
+            self.guard(*self._orders.popleft())
         for ward in self._wards.values():
             ward.close()
         self.selector.close()
         os.close(self._bell)
 
-    def _guard(self, worker_id: int, act: Callable[[], None]) -> None:
+    def guard(self, worker_id: int, act: Callable[[], None]) -> None:
         """One worker's trouble is not the others': it is said, and the thread goes on."""
         try:
             act()

@@ -35,3 +35,11 @@ def spawn_keeper(argv: list[str], folder: str) -> int:
             (os.POSIX_SPAWN_OPEN, 2, os.path.join(folder, "log"), append, 0o600),
         ],
     )  # fmt: skip
+
+
+def reap(pid: int) -> None:
+    """Let the kernel forget a keeper of ours that has ended."""
+    try:
+        os.waitpid(pid, 0)
+    except ChildProcessError:
+        pass

@@ -5,24 +5,25 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import signal
 import socket
 import sys
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduler.clock import monotonic_s
 from scheduler.host.workers import tree
 from scheduler.host.workers.orders import Launch, Stored
+from scheduler.host.workers.parting import Parting, readable
 from scheduler.host.workers.protocol import CHUNK, agreed, claim_of
-from scheduler.host.workers.records import clear, recorded_exit, worker_words
-from scheduler.host.workers.spawn import keeper_argv, spawn_keeper
-from scheduler.model.host import Adopt, Answered, Failed, Forgotten, Gone, Park, Progressed, Shown
+from scheduler.host.workers.spawn import keeper_argv, reap, spawn_keeper
+from scheduler.host.workers.words import answered, progressed
+from scheduler.model.host import Adopt, Failed, Forgotten, Park, Shown
 
 if TYPE_CHECKING:
     from scheduler.host.workers.roster import Roster
 
 UNREACHABLE_S = 10.0
-ORPHANS_GRACE_S = 1.0
 
 
 class Ward:
@@ -41,6 +42,11 @@ class Ward:
         self.errand: tuple[int, int, str] | None = None
         self.since = self.life_at = monotonic_s()
         self.wait_s, self.why, self.complained = 0.001, "", False
+        self.parting = Parting(self)
+
+    def after(self, wait_s: float, act: Callable[[], None]) -> None:
+        """Call `act` later; what goes wrong in it is told of this worker."""
+        self.roster.after(wait_s, act, self.id)
 
     # Started here, or found
 
@@ -61,7 +67,7 @@ class Ward:
             self.roster.emit(Shown(self.id, self.pid, self.started, tree.boot_id()))
             self._connect()
         else:
-            self.roster.after(0.0005, lambda: self._look(argv))
+            self.after(0.0005, lambda: self._look(argv))
 
     def adopt(self, row: Adopt) -> None:
         """Find the keeper by its socket; one that is gone left its records."""
@@ -72,8 +78,10 @@ class Ward:
         if row.boot_id and row.boot_id != tree.boot_id():
             self.errand = None  # replies are of use within one boot
             self._gone()
-        else:
-            self._connect()
+            return
+        if row.state == "retiring":  # its end comes whether or not the keeper can be spoken to
+            self.stop(10.0, "it was retiring when its scheduler ended")
+        self._connect()
 
     def _connect(self) -> None:
         if self.closed:
@@ -95,7 +103,7 @@ class Ward:
             self.pid, self.started = pid, stat.started if stat else 0.0
             self._watch_keeper()
         self.sock = sock
-        self.roster.selector.register(sock, selectors.EVENT_READ, (self.id, self._hear))
+        self.roster.selector.register(sock, selectors.EVENT_READ, (self.id, self._listen))
 
     def _unreached(self) -> None:
         """Not yet there, or not any more: its lock and its claim tell which."""
@@ -106,15 +114,15 @@ class Ward:
             self.complained = True
             self.roster.emit(Failed(self.id, f"its keeper lives and cannot be reached at {self.control}"))
         self.wait_s = min(1.0 if self.complained else 0.05, self.wait_s * 1.5)
-        self.roster.after(self.wait_s, self._connect)
+        self.after(self.wait_s, self._connect)
 
     def _watch_keeper(self) -> None:
         try:
             self.pidfd = os.pidfd_open(self.pid)
         except ProcessLookupError:
-            self.roster.after(0.0, self._keeper_ended)
+            self.after(0.0, self.keeper_ended)
             return
-        self.roster.selector.register(self.pidfd, selectors.EVENT_READ, (self.id, lambda _: self._keeper_ended()))
+        self.roster.selector.register(self.pidfd, selectors.EVENT_READ, (self.id, lambda _: self.keeper_ended()))
 
     def _unwatch_keeper(self) -> None:
         if self.pidfd >= 0:
@@ -130,7 +138,7 @@ class Ward:
         argv = [word.replace("{socket}", self.socket_path) for word in launch.argv]
         if launch.mode != "oneshot" and argv == launch.argv:
             argv += ["--socket", self.socket_path]
-        self._order(
+        self.order(
             op="go", argv=argv, env=launch.env, cwd=launch.cwd, mode=launch.mode, socket=self.socket_path,
             umask=self.roster.umask, log_max=launch.log_max_bytes, stop_grace_s=launch.stop_grace_s,
         )  # fmt: skip
@@ -145,18 +153,19 @@ class Ward:
         if argv is not None:
             out = message.get("out_dir") if isinstance(message, dict) else None
             result = os.path.join(out, "result.json") if out else ""
-            self._order(op="send", argv=argv, cwd=cwd, result_path=result, **order)
+            self.order(op="send", argv=argv, cwd=cwd, result_path=result, **order)
             return
         if isinstance(message, dict):
             message = json.dumps(message.get("request") or {} if self.legacy else message).encode()
-        self._order(message, op="send", length=len(message), **order)
+        self.order(message, op="send", length=len(message), **order)
 
     def stop(self, grace_s: float, why: str) -> None:
         """Stop the whole tree."""
         self.why = self.why or why
-        self._order(op="stop", grace_s=grace_s, why=why)
+        self.parting.ask(grace_s, why)
 
-    def _order(self, body: bytes = b"", **order: Any) -> None:
+    def order(self, body: bytes = b"", **order: Any) -> None:
+        """Say it to the keeper, now or when it can be spoken to."""
         line = json.dumps(order).encode() + b"\n"
         if self.spoke:
             whole = [line + body] if len(body) < CHUNK else [line, body]  # a small request arrives whole or not at all
@@ -179,9 +188,19 @@ class Ward:
             self.out.clear()  # its end is seen by the pidfd, or the connection comes again
         if self.sock:
             what = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.out else 0)
-            self.roster.selector.modify(self.sock, what, (self.id, self._hear))
+            self.roster.selector.modify(self.sock, what, (self.id, self._listen))
 
     # What the keeper says
+
+    def _listen(self, what: int) -> None:
+        """What goes wrong in hearing costs the connection, not the thread: it is made anew, later."""
+        try:
+            self._hear(what)
+        except Exception:
+            self._hang_up()
+            if not self.closed:
+                self.after(1.0, self._connect)
+            raise
 
     def _hear(self, what: int) -> None:
         if what & selectors.EVENT_WRITE:
@@ -197,17 +216,21 @@ class Ward:
         if not data:
             self._hang_up()
             if not self.closed:
-                self.roster.after(0.05, self._connect)
+                self.after(0.05, self._connect)
             return
+        self.parting.word_at = monotonic_s()
         *lines, self.heard = (self.heard + data).split(b"\n")
         for line in lines:
-            said = json.loads(line)
-            if "hello" in said:
-                self._welcome(said)
-            elif "re" in said:
-                self._answer(said)
-            else:
-                self._event(said)
+            self.roster.guard(self.id, partial(self._said, line))
+
+    def _said(self, line: bytes) -> None:
+        said = json.loads(line)
+        if "hello" in said:
+            self._welcome(said)
+        elif "re" in said:
+            self._answer(said)
+        else:
+            self._event(said)
 
     def _hang_up(self) -> None:
         if self.sock:
@@ -219,42 +242,39 @@ class Ward:
     def _welcome(self, status: dict[str, Any]) -> None:
         number = agreed(status.get("protocol"))
         if number is None:
-            text = f"its keeper speaks protocol {status.get('protocol')}, which this schedq does not; stop it with"
-            self.roster.emit(Failed(self.id, f"{text} `kill {self.pid}` or go back to the version that started it"))
+            if not self.parting.foreign:
+                text = f"its keeper, pid {self.pid}, speaks protocol {status.get('protocol')}"
+                self.roster.emit(Failed(self.id, f"{text}, which this schedq does not; only signals can end it"))
+            self.parting.foreign = True
+            self.parting.tell()
             return
         self.spoke = True
-        self._order(op="hello", protocol=number)
+        self.order(op="hello", protocol=number)
+        self.parting.sent = bool(status["stopping"]) and (self.parting.sent or self.row is not None)
         if status["answer"]:
             self.legacy = status["answer"]["protocol"] == "legacy"
         if self.row:
             row, self.row = self.row, None
             self._take_over(row, status)
         elif self.errand:  # the connection was lost in between: what was missed is asked for
-            self._order(op="attach", job=self.errand[0], attempt=self.errand[1])
+            self.order(op="attach", job=self.errand[0], attempt=self.errand[1])
         waiting, self.waiting = self.waiting, []
         self.out += [memoryview(part) for part in waiting]
         self._flush()
+        self.parting.tell()
 
     def _take_over(self, row: Adopt, status: dict[str, Any]) -> None:
         """What the queue remembers and what the keeper says, brought together by events."""
         parked = status["state"] == "parked"
-        if row.state == "parked" or not row.keeper_pid:
+        if row.state == "parked" or (not row.keeper_pid and row.state != "retiring"):
             self.roster.emit(Shown(self.id, self.pid, self.started, status["boot_id"]))
         if parked != (row.state == "parked") and row.state != "retiring":
             self.stop(0.0, f"the queue remembers it {row.state}, its keeper says {status['state']}")
             return
         if status["answer"] and row.state != "gone":
-            self.roster.emit(self._answered({**status["answer"], **status}))
-        if row.state == "retiring" and not status["stopping"]:
-            self.stop(10.0, "it was retiring when its scheduler ended")
+            self.roster.emit(answered(self.id, {**status["answer"], **status}))
         if self.errand and row.state in ("busy", "retiring"):
-            self._order(op="attach", job=self.errand[0], attempt=self.errand[1])
-
-    def _answered(self, said: dict[str, Any]) -> Answered:
-        versions = said.get("versions")
-        named = {str(k): str(v) for k, v in versions.items()} if isinstance(versions, dict) else {}
-        pid, started = said["leader_pid"], said["leader_started"]
-        return Answered(self.id, pid, started, named, str(said.get("device") or ""))
+            self.order(op="attach", job=self.errand[0], attempt=self.errand[1])
 
     def _answer(self, said: dict[str, Any]) -> None:
         op = said["re"]
@@ -270,15 +290,14 @@ class Ward:
                 self.roster.emit(Forgotten(self.id, said["job"], said["attempt"]))
 
     def _event(self, said: dict[str, Any]) -> None:
-        self.life_at = monotonic_s()
         event = said["event"]
+        if event != "waiting":
+            self.life_at = monotonic_s()
         if event == "answered":
             self.legacy = said["protocol"] == "legacy"
-            self.roster.emit(self._answered(said))
+            self.roster.emit(answered(self.id, said))
         elif event == "progress":
-            done, total = (v if isinstance(v, int | float) else None for v in (said["done"], said["total"]))
-            text = str(said.get("message") or "")
-            self.roster.emit(Progressed(self.id, said["job"], said["attempt"], done, total, text))
+            self.roster.emit(progressed(self.id, said))
         elif event == "stored":
             self._stored(said)
         elif event == "dropped" and self.errand and self.errand[:2] == (said["job"], said["attempt"]):
@@ -295,39 +314,33 @@ class Ward:
 
     # The end
 
-    def _keeper_ended(self) -> None:
+    def keeper_ended(self) -> None:
+        """The keeper is gone: what it said last is heard, then the rest of its tree is ended."""
+        self._unwatch_keeper()
+        try:
+            self._hear_rest()
+        finally:
+            self._bury()
+
+    def _hear_rest(self) -> None:
         while self.sock and not self.closed:  # what it said before it left comes first
             before = self.sock
             self._hear(selectors.EVENT_READ)
-            if self.sock is before and not _readable(before):
+            if self.sock is before and not readable(before):
                 break
-        self._unwatch_keeper()
+
+    def _bury(self) -> None:
         if self.child:
-            try:
-                os.waitpid(self.pid, 0)
-            except ChildProcessError:
-                pass
+            reap(self.pid)
+            self.child = False
         self._gone()
 
-    def _gone(self, tries: int = 0) -> None:
-        """The keeper is gone. Whoever is left of its tree is ended before anybody hears of it."""
-        if self.closed and not tries:
-            return
-        self.closed = True
-        self._hang_up()
-        leader = tree.leader_of(self.folder)
-        left = tree.members(self.roster.queue_id, self.id, *(leader or (None, 0.0)))
-        if left:
-            tree.signal_all(left, signal.SIGTERM if tries * 0.1 < ORPHANS_GRACE_S else signal.SIGKILL)
-            self.roster.after(0.1 if tries < 50 else 1.0, lambda: self._gone(tries + 1))
-            return
-        clear(self.folder, self.control, self.socket_path)
-        code, why = recorded_exit(self.folder)
-        if self.errand and os.path.exists(self.errand[2]):
-            self.roster.emit(Stored(self.id, *self.errand, exit_code=code))
-        self.errand = None
-        self.roster.forget(self)
-        self.roster.emit(Gone(self.id, code, worker_words(self.folder), self.why or why))
+    def _gone(self) -> None:
+        if not self.closed:
+            self.closed = True
+            self._hang_up()
+            self._unwatch_keeper()
+            self.parting.bury(0)
 
     def close(self) -> None:
         """Let go, when it has what it was told; the keeper lives on."""
@@ -341,10 +354,3 @@ class Ward:
                 pass
         self._hang_up()
         self._unwatch_keeper()
-
-
-def _readable(sock: socket.socket) -> bool:
-    try:
-        return bool(sock.recv(1, socket.MSG_PEEK))
-    except OSError:
-        return False
