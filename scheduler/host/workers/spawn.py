@@ -1,11 +1,13 @@
-"""How a keeper is started: its claim in argv, a session of its own, and next to nothing of our environment."""
+"""How a keeper is started and found: its claim in argv, a session of its own, next to nothing of our environment."""
 
 from __future__ import annotations
 
 import os
+import socket
 import sys
 
-from scheduler.host.workers.protocol import CLAIM
+from scheduler.host.workers import tree
+from scheduler.host.workers.protocol import CLAIM, claim_of
 from scheduler.model.host import Park
 
 KEEPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keeper.py")
@@ -43,3 +45,21 @@ def reap(pid: int) -> None:
         os.waitpid(pid, 0)
     except ChildProcessError:
         pass
+
+
+def reached(control: str, queue_id: str, worker_id: int, expected: int) -> tuple[socket.socket, int]:
+    """A connection to a worker's keeper and the keeper's pid, which must be `expected` if that is not 0.
+
+    OSError if nobody answers there, or somebody who does not claim to be this worker's keeper.
+    """
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    try:
+        sock.connect(control)
+        pid = int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
+        claim = claim_of(tree.argv_of(pid)) or {}
+        if (claim.get("queue"), claim.get("worker")) != (queue_id, str(worker_id)) or expected not in (0, pid):
+            raise ConnectionRefusedError(f"{control} is served by process {pid}, which is not this worker's keeper")
+    except OSError:
+        sock.close()
+        raise
+    return sock, pid

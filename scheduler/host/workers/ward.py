@@ -6,7 +6,6 @@ import json
 import os
 import selectors
 import socket
-import sys
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -15,8 +14,8 @@ from scheduler.clock import monotonic_s
 from scheduler.host.workers import tree
 from scheduler.host.workers.orders import Launch, Stored
 from scheduler.host.workers.parting import Parting, readable
-from scheduler.host.workers.protocol import CHUNK, agreed, claim_of
-from scheduler.host.workers.spawn import keeper_argv, reap, spawn_keeper
+from scheduler.host.workers.protocol import CHUNK, agreed
+from scheduler.host.workers.spawn import keeper_argv, reached, reap, spawn_keeper
 from scheduler.host.workers.words import answered, progressed
 from scheduler.model.host import Adopt, Failed, Forgotten, Park, Shown
 
@@ -86,16 +85,9 @@ class Ward:
     def _connect(self) -> None:
         if self.closed:
             return
-        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
         try:
-            sock.connect(self.control)
-            pid = int.from_bytes(sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], sys.byteorder)
-            claim = claim_of(tree.argv_of(pid))
-            ours = claim and (claim.get("queue"), claim.get("worker")) == (self.roster.queue_id, str(self.id))
-            if not ours or self.pid not in (0, pid):
-                raise ConnectionRefusedError
+            sock, pid = reached(self.control, self.roster.queue_id, self.id, self.pid)
         except OSError:
-            sock.close()
             self._unreached()
             return
         if not self.pid:
