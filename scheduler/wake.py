@@ -46,6 +46,27 @@ def scheduler_runs(paths: Paths) -> bool:
     return False
 
 
+def take_away(paths: Paths) -> bool:
+    """Remove the address of a scheduler that was killed; False, and nothing is removed, if one runs.
+
+    Under the scheduler's own lock, so that the address of one that starts meanwhile is never meant.
+    """
+    try:
+        fd = os.open(paths.lock_scheduler, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        os.unlink(paths.wake_socket)
+    except FileNotFoundError:
+        pass
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
 class Line:
     """A client's end: ask the scheduler, and be told of jobs that change."""
 

@@ -80,6 +80,9 @@ class Worker:
                     about.update(protocol=1, busy=self.busy, versions={"fake": "1"}, device="none", pid=os.getpid())
                 line = json.dumps(about).encode()
                 connection.sendall((line[:-1] + b', "a": %s}' % NEST if self.knobs.deep else line) + b"\n")
+                if self.knobs.deep:
+                    connection.recv(1)  # until the other side has read it
+                    print("hung up", flush=True)
             elif op == "shutdown":
                 connection.sendall(b'{"ok": true}\n')
                 if not self.knobs.hush:

@@ -80,8 +80,10 @@ def _wait_for_answer(paths: Paths) -> dict[str, object] | None:
         told = answering(paths, 1.0)
         if told is not None:
             return told
-        left = until - monotonic_s()
-        if left <= 0 or _stopped(lock_holder(paths)):
+        stopped = turnstile.stopped_scheduler(paths)
+        if stopped:
+            raise Temporary(f"{turnstile.about_stopped(stopped)} (running work goes on)")
+        if monotonic_s() > until:
             raise Temporary(
                 f"scheduler {lock_holder(paths) or '(pid unknown)'} holds the lock of {paths.home} and is silent; "
                 "schedq up --takeover ends it and takes its place (running work goes on)"
@@ -95,19 +97,12 @@ def lock_holder(paths: Paths) -> int:
     return turnstile.holder(paths.lock_scheduler) or 0
 
 
-def _stopped(pid: int) -> bool:
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
-    except (OSError, IndexError):
-        return False
-
-
 def take_over(paths: Paths) -> None:
     """End the scheduler that holds the lock and does not answer, by pidfd, after checking who it is."""
     if not wake.scheduler_runs(paths):
         return
-    if answering(paths) is not None:
+    stopped = turnstile.stopped_scheduler(paths)
+    if stopped is None and answering(paths) is not None:
         raise Temporary("the scheduler answers; there is nothing to take over (schedq restart hands over in order)")
     pid = lock_holder(paths)
     if not pid:
@@ -128,7 +123,8 @@ def take_over(paths: Paths) -> None:
 
         signal.pidfd_send_signal(fd, signal.SIGKILL)
         select.select([fd], [], [], START_S)
-        say.note(f"scheduler {pid} did not answer and was ended; its workers go on and are adopted")
+        why = "was stopped" if stopped else "did not answer"
+        say.note(f"scheduler {pid} {why} and is ended now; its workers go on and are adopted")
     except PermissionError:
         raise Temporary(f"scheduler {pid} belongs to another user and cannot be ended from here") from None
     finally:
@@ -136,12 +132,14 @@ def take_over(paths: Paths) -> None:
 
 
 def _is_scheduler_of(paths: Paths, pid: int) -> bool:
-    """Whether a process is the queue's newest scheduler: by pid and start time, never by pid alone."""
+    """Whether a process is the queue's newest scheduler: by boot, pid and start time, never by pid alone."""
     from scheduler.host.workers import tree
-    from scheduler.store import peek
+    from scheduler.store import schedulers
+    from scheduler.store.engine import Store
 
-    known = peek.scheduler(paths)
-    return known is not None and known[0] == pid and tree.is_alive(pid, known[1])
+    with Store(paths).read() as tx:
+        known = schedulers.latest(tx)
+    return known is not None and known == (pid, known[1], tree.boot_id()) and tree.is_alive(pid, known[1])
 
 
 def start(paths: Paths, *, auto_down: bool = False) -> dict[str, object]:
@@ -208,16 +206,34 @@ def ensure(paths: Paths) -> None:
 
     One that was started so ends by itself after a time without work.
     """
-    if wake.scheduler_runs(paths):
-        if not _stopped(lock_holder(paths)):
-            try:
-                if answering(paths) is not None or _wait_for_answer(paths) is not None:
-                    return
-            except Temporary:
-                pass
+    if wake.scheduler_runs(paths) and _answers_in_time(paths):
+        return
+    try:
         take_over(paths)
+    except Temporary:
+        if answering(paths) is None:
+            raise
+        return
     told = start(paths, auto_down=True)
     say.note(f"started scheduler {told.get('pid')}")
+
+
+def _answers_in_time(paths: Paths) -> bool:
+    """Whether the scheduler that holds the lock answers within SILENT_S; a stopped one will not."""
+    stopped = turnstile.stopped_scheduler(paths)
+    if stopped:
+        say.note(f"scheduler {stopped} is stopped: taking over")
+        return False
+    if answering(paths) is not None:
+        return True
+    say.note(
+        f"scheduler {lock_holder(paths) or '(pid unknown)'} does not answer yet: waiting up to"
+        f" {SILENT_S:.0f} s for it, then taking over"
+    )
+    try:
+        return _wait_for_answer(paths) is not None
+    except Temporary:
+        return False
 
 
 def down(call: Call) -> int:
@@ -234,6 +250,7 @@ def down(call: Call) -> int:
     if not now:
         _say_what_runs(paths)
     _leave(paths, "down", now=now)
+    _tidy(paths)
     say.note("down")
     return 0
 
@@ -249,6 +266,9 @@ def restart(call: Call) -> int:
 
 
 def _leave(paths: Paths, op: str, *, now: bool) -> None:
+    stopped = turnstile.stopped_scheduler(paths)
+    if stopped:
+        raise Temporary(f"{turnstile.about_stopped(stopped)}, then schedq {op} again")
     line = wake.Line(paths)
     try:
         told = line.ask(SILENT_S, op=op, now=now)
@@ -279,10 +299,7 @@ def _leave(paths: Paths, op: str, *, now: bool) -> None:
 def _left_behind(paths: Paths) -> bool:
     from scheduler.store import peek
 
-    if not os.path.exists(paths.database):
-        return False
-    workers = peek.status(paths).get("workers")
-    return bool(workers)
+    return bool(peek.workers(paths))
 
 
 def _tidy(paths: Paths) -> None:
@@ -290,15 +307,20 @@ def _tidy(paths: Paths) -> None:
     from contextlib import suppress
 
     from scheduler.host.workers.records import sweep
+    from scheduler.store import content, folders, schedulers
     from scheduler.store.connection import open_writer
+    from scheduler.store.engine import Store
 
-    if not os.path.exists(paths.database) or os.stat(paths.database).st_size == 0:
+    if not wake.take_away(paths):
         return
-    sweep(paths)
-    with suppress(OSError):
-        os.unlink(paths.wake_socket)
-    with suppress(SchedqError), turnstile.Turnstile(paths).section():
-        open_writer(paths).close()
+    with suppress(SchedqError, OSError):
+        with Store(paths).read() as tx:
+            queue_id = schedulers.queue_id(tx)
+        sweep(paths, queue_id)
+        with turnstile.Turnstile(paths).section():
+            content.tidy(paths)
+            open_writer(paths).close()  # the last one to close empties the log and removes it
+    folders.leave(paths)
 
 
 def _say_what_runs(paths: Paths) -> None:

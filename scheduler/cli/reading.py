@@ -11,7 +11,7 @@ from scheduler.cli.fast import Call
 from scheduler.client import ENDED, Client, at_pointer, ending
 from scheduler.config import Paths
 from scheduler.errors import NoSuchJob, Refused, SchedqError, Temporary, UsageError
-from scheduler.store import peek
+from scheduler.store import peek, turnstile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ def status(call: Call) -> int:
         say.note(f"the last {SHOWN} of {len(chosen or [])}; --json has all")
     if not whole["scheduler"]["running"]:
         say.note("no scheduler runs; start it: schedq up")
+    elif (stopped := turnstile.stopped_scheduler(paths)) is not None:
+        say.note(turnstile.about_stopped(stopped))
     return 0
 
 

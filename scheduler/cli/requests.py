@@ -12,6 +12,7 @@ from scheduler.client import Client, failure, not_ended
 from scheduler.clock import monotonic_s
 from scheduler.config import envs, manifest_folders
 from scheduler.errors import SchedqError, UsageError, WaitTimedOut
+from scheduler.store import turnstile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -69,6 +70,8 @@ def _notes(client: Client, spec: dict[str, Any]) -> None:
         say.note(f"note: {missing}; the job waits until then")
     if not wake.scheduler_runs(client.paths):
         say.note("note: no scheduler runs, so nothing starts yet; start it: schedq up")
+    elif (stopped := turnstile.stopped_scheduler(client.paths)) is not None:
+        say.note(f"note: {turnstile.about_stopped(stopped)}")
     elif not _compare_folders(client.paths):
         say.note("note: the scheduler does not answer just now; if that stays so: schedq up --takeover")
 

@@ -53,6 +53,7 @@ def open_writer(paths: Paths, *, shared: bool = False) -> sqlite3.Connection:
     It never makes the file. `shared`: it may be used from another thread than the one that opened it.
     """
     require_local(paths)
+    require_kept(paths)
     connection = sqlite3.connect(
         uri(paths.database, "rw"), uri=True, isolation_level=None, timeout=BUSY_MS / 1000, check_same_thread=not shared
     )
@@ -65,17 +66,60 @@ def open_writer(paths: Paths, *, shared: bool = False) -> sqlite3.Connection:
 
 
 def open_reader(paths: Paths) -> sqlite3.Connection:
-    """A connection that cannot write and never checkpoints. Hold its snapshot for 5 s at most."""
+    """A connection that cannot write and never checkpoints. Hold its snapshot for 5 s at most.
+
+    In a folder that cannot be written and where no log is, nobody has the database open: it is read as it lies,
+    without the shared memory that SQLite would make beside it.
+    """
     require_local(paths)
-    connection = sqlite3.connect(
-        uri(paths.database, "ro"), uri=True, isolation_level=None, timeout=BUSY_MS / 1000, check_same_thread=False
-    )
+    require_kept(paths)
+    as_it_lies = not os.path.exists(paths.database + "-wal") and not os.access(paths.home, os.W_OK)
+    where = uri(paths.database, "ro") + ("&immutable=1" if as_it_lies else "")
+    connection = sqlite3.connect(where, uri=True, isolation_level=None, timeout=BUSY_MS / 1000, check_same_thread=False)
     try:
         connection.execute("PRAGMA trusted_schema = 0")
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def require_kept(paths: Paths) -> None:
+    """Corrupt if the database is empty or gone, although the folder shows that jobs were in it.
+
+    A new one in its place would give their ids again, and hide that they are lost.
+    """
+    if _bytes_of(paths.database) > 0:
+        return
+    left = [path for path in (paths.jobs, paths.results, paths.backups) if _has_entries(path)]
+    log = paths.database + "-wal"
+    if os.path.exists(log):
+        left.append(log)
+    size = _bytes_of(paths.database)  # again: somebody may have made it meanwhile
+    if not left or size > 0:
+        return
+    kept = sorted(os.listdir(paths.backups)) if paths.backups in left else []
+    newest = f"; the newest backup there is {os.path.join(paths.backups, kept[-1])}" if kept else ""
+    raise Corrupt(
+        f"{paths.database} {'has 0 bytes' if size == 0 else 'is not there'}, but it held jobs: {', '.join(left)}"
+        f" {'is' if len(left) == 1 else 'are'} left of them; nothing was changed{newest}; move"
+        f" {os.path.basename(log)} aside and put a good backup in the database's place (those of upgrades are in"
+        f" {paths.backups}), or set SCHEDQ_HOME to another folder for a new queue"
+    )
+
+
+def _bytes_of(path: str) -> int:
+    try:
+        return os.stat(path).st_size
+    except FileNotFoundError:
+        return -1
+
+
+def _has_entries(folder: str) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except OSError:
+        return False
 
 
 def configure(connection: sqlite3.Connection) -> None:
@@ -181,6 +225,12 @@ def translated(error: sqlite3.Error | OSError, paths: Paths) -> SchedqError | No
         return Temporary(
             f"{paths.database} is locked by a program that is not schedq ({error}); nothing was written;"
             " close it and try again"
+        )
+    if code == sqlite3.SQLITE_CANTOPEN and not os.access(paths.home, os.W_OK):
+        return Temporary(
+            f"{paths.home} is read-only for you and {os.path.basename(paths.database)}-wal is in it: then even status"
+            f" needs {os.path.basename(paths.database)}-shm there, which cannot be made ({error}); nothing was written;"
+            " make the folder writable for you, or set SCHEDQ_HOME to a copy of it"
         )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH):
         return Temporary(

@@ -87,6 +87,16 @@ def prepare(paths: Paths) -> None:
             )
 
 
+def leave(paths: Paths) -> None:
+    """Take away the folder of sockets if it is empty and lies in /tmp, where a long SCHEDQ_HOME has it."""
+    if paths.run.startswith(paths.home + "/"):
+        return
+    try:
+        os.rmdir(paths.run)
+    except OSError:
+        pass
+
+
 def _make(folder: str) -> None:
     try:
         os.mkdir(folder, 0o700)

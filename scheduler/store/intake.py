@@ -15,7 +15,7 @@ from scheduler.config import Paths, settings
 from scheduler.crash import crashpoint
 from scheduler.errors import NoSuchJob, Refused
 from scheduler.store import content, identity
-from scheduler.store.connection import checkpoint, open_writer, require_current, revision, told
+from scheduler.store.connection import checkpoint, open_writer, require_current, require_kept, revision, told
 from scheduler.store.folders import prepare, require_local, sync
 from scheduler.store.row import DEFAULTS, INSERT, as_text, completed, equal, same, values
 from scheduler.store.turnstile import PATIENCE_S, Signals, Turnstile
@@ -79,8 +79,12 @@ def submit_many(paths: Paths, rows: Iterable[dict[str, Any]], *, timeout_s: floa
 
 
 def open_or_create(paths: Paths) -> sqlite3.Connection:
-    """The queue's database for writing, made from the migrations if it is not there. Inside the turnstile."""
+    """The queue's database for writing, made from the migrations if it is not there. Inside the turnstile.
+
+    Corrupt if it is gone or empty and the folder shows that jobs were in it.
+    """
     if not os.path.exists(paths.database):
+        require_kept(paths)
         os.close(os.open(paths.database, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
         sync(paths.home)
         crashpoint("intake.created")

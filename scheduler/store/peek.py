@@ -322,13 +322,6 @@ def facts(paths: Paths) -> dict[str, Any] | None:
     return None if found is None else found[1]
 
 
-def scheduler(paths: Paths) -> tuple[int, float] | None:
-    """(pid, start in clock ticks since boot) of the newest scheduler that did not end by itself, or None."""
-    row = "SELECT pid, started FROM schedulers WHERE ended_at IS NULL ORDER BY epoch DESC LIMIT 1"
-    found = _look(paths, lambda connection: connection.execute(row).fetchone(), None)
-    return None if found is None or found["started"] is None else (int(found["pid"]), float(found["started"]))
-
-
 def with_key(paths: Paths, key: str) -> int | None:
     """The job that has this key, None if there is none."""
     row = "SELECT id FROM jobs WHERE key = ? AND key IS NOT NULL"

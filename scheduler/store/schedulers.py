@@ -24,6 +24,14 @@ def end(tx: Connection, epoch: int, at: str) -> None:
     )
 
 
+def latest(tx: Connection) -> tuple[int, float | None, str] | None:
+    """(pid, start in clock ticks since boot, boot id) of the newest one that did not go by itself, or None."""
+    row = tx.exec_driver_sql(
+        "SELECT pid, started, boot_id FROM schedulers WHERE ended_at IS NULL ORDER BY epoch DESC LIMIT 1"
+    ).one_or_none()
+    return None if row is None else (int(row[0]), row[1], str(row[2]))
+
+
 def current(tx: Connection) -> int:
     """The highest epoch that was given, 0 if none was."""
     return int(tx.exec_driver_sql("SELECT coalesce(max(epoch), 0) FROM schedulers").scalar_one())

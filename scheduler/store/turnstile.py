@@ -62,16 +62,19 @@ class Section:
             raise
         waiter.abandon()
         raise Temporary(
-            f"the queue at {self._paths.home} stayed locked for {self._timeout_s:g} s by {self._holder(folder)};"
-            " nothing was written; try again, and look at that process if it stays"
+            f"the queue at {self._paths.home} stayed locked for {self._timeout_s:g} s by {self._holder(folder)}"
         )
 
     def _holder(self, folder: str) -> str:
         for each in (self._paths.lock_owner, folder):
             pid = holder(each)
-            if pid is not None:
-                return f"process {pid} ({_command(pid)})"
-        return "a process that cannot be seen from here"
+            if pid is None:
+                continue
+            named = f"process {pid} ({_command(pid)})"
+            if is_stopped(pid):
+                return f"{named}, which is stopped; nothing was written; kill -CONT {pid} lets it go on, then try again"
+            return f"{named}; nothing was written; try again, and look at that process if it stays"
+        return "a process that cannot be seen from here; nothing was written; try again"
 
 
 class Turnstile:
@@ -147,19 +150,63 @@ def _release(fd: int) -> None:
 def holder(folder: str, locks: str = "/proc/locks") -> int | None:
     """The pid of who holds the flock on `folder`, from /proc/locks; None if nobody that we can see.
 
-    Inodes repeat over filesystems: the device is compared too, as the kernel writes it (major:minor in hex).
+    Inodes repeat over filesystems: the device is compared too, as the kernel writes it (major:minor in hex). On
+    btrfs and overlays stat() tells another device than the kernel writes there: then whoever holds some flock is
+    asked for a descriptor of this very folder that has one.
     """
+    others: list[int] = []
     try:
         found = os.stat(folder)
         place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
         with open(locks, encoding="ascii") as file:
             for line in file:
                 words = line.split()
-                if words[1] == "FLOCK" and words[5] == place:
+                if words[1] != "FLOCK":
+                    continue
+                if words[5] == place:
                     return int(words[4])
+                others.append(int(words[4]))
     except (OSError, IndexError, ValueError):
+        return None
+    return next((pid for pid in dict.fromkeys(others) if _has_locked(pid, found)), None)
+
+
+def _has_locked(pid: int, place: os.stat_result) -> bool:
+    """Whether a process has this file open by a descriptor that holds a flock; one that only waits has none."""
+    try:
+        for fd in os.listdir(f"/proc/{pid}/fd"):
+            try:
+                found = os.stat(f"/proc/{pid}/fd/{fd}")
+                if (found.st_dev, found.st_ino) != (place.st_dev, place.st_ino):
+                    continue
+                with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii") as file:
+                    if "FLOCK" in file.read():
+                        return True
+            except OSError:
+                continue
+    except OSError:
         pass
-    return None
+    return False
+
+
+def is_stopped(pid: int) -> bool:
+    """Whether a process is stopped, by a signal or by a debugger: it does nothing until somebody lets it go on."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
+    except (OSError, IndexError):
+        return False
+
+
+def stopped_scheduler(paths: Paths) -> int | None:
+    """The pid of the scheduler that holds the queue's lock and is stopped; None if none does or if it runs."""
+    pid = holder(paths.lock_scheduler)
+    return pid if pid and is_stopped(pid) else None
+
+
+def about_stopped(pid: int) -> str:
+    """What to tell a person of a scheduler that is stopped."""
+    return f"scheduler {pid} is stopped; kill -CONT {pid}, or schedq up --takeover"
 
 
 def _command(pid: int) -> str:

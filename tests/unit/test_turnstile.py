@@ -7,12 +7,13 @@ import time
 from pathlib import Path
 
 import pytest
+from mounts import mounted
 from queues import child, ended
 
 from scheduler.config import Paths
 from scheduler.errors import Temporary
 from scheduler.store.folders import prepare
-from scheduler.store.turnstile import Turnstile, holder, signals_blocked
+from scheduler.store.turnstile import Turnstile, holder, is_stopped, signals_blocked, stopped_scheduler
 
 HOLD = """
 from scheduler.config import Paths
@@ -75,6 +76,35 @@ def test_who_waits_too_long_is_told_which_process_is_inside(paths: Paths) -> Non
     assert "0.05 s" in str(caught.value) and "nothing was written" in str(caught.value)
     assert caught.value.exit_code == 75
     assert ended(other)[0] == 0
+
+
+def test_a_holder_that_is_stopped_is_told_as_stopped_with_what_lets_it_go_on(paths: Paths) -> None:
+    other = child(HOLD, paths.home)
+    assert other.stdout is not None and other.stdout.readline() == "in\n"
+    other.send_signal(signal.SIGSTOP)
+    until(lambda: is_stopped(other.pid))
+    with pytest.raises(Temporary) as caught, Turnstile(paths).section(0.05):
+        pass
+    other.send_signal(signal.SIGCONT)
+    said = str(caught.value)
+    assert f"process {other.pid}" in said and "stopped" in said and f"kill -CONT {other.pid}" in said
+    assert "nothing was written" in said
+    assert ended(other)[0] == 0
+
+
+def test_a_stopped_scheduler_is_known_by_the_lock_that_it_holds(paths: Paths) -> None:
+    other = child(
+        "import fcntl, os; fd = os.open(sys.argv[1], os.O_RDONLY); fcntl.flock(fd, fcntl.LOCK_EX);"
+        "print('in', flush=True); sys.stdin.readline()",
+        paths.lock_scheduler,
+    )
+    assert other.stdout is not None and other.stdout.readline() == "in\n"
+    assert stopped_scheduler(paths) is None
+    other.send_signal(signal.SIGSTOP)
+    until(lambda: stopped_scheduler(paths) == other.pid)
+    other.send_signal(signal.SIGCONT)
+    assert ended(other)[0] == 0
+    assert stopped_scheduler(paths) is None
 
 
 def test_the_holder_is_read_from_the_kernel(paths: Paths) -> None:
@@ -172,3 +202,46 @@ def test_who_holds_a_lock_is_told_by_device_and_inode(tmp_path: Path) -> None:
     locks = tmp_path / "locks"
     locks.write_text(f"1: FLOCK  ADVISORY  WRITE 111 {other} 0 EOF\n2: FLOCK  ADVISORY  WRITE 222 {ours} 0 EOF\n")
     assert holder(str(tmp_path), str(locks)) == 222
+
+
+def test_where_the_kernel_writes_another_device_the_holder_is_known_by_its_locked_descriptor(
+    paths: Paths, tmp_path: Path
+) -> None:
+    other = child(HOLD, paths.home)
+    assert other.stdout is not None and other.stdout.readline() == "in\n"
+    locks = tmp_path / "locks"
+    locks.write_text(
+        f"1: FLOCK  ADVISORY  WRITE {os.getpid()} 00:fe:{os.stat(paths.lock_owner).st_ino} 0 EOF\n"
+        f"2: FLOCK  ADVISORY  WRITE {other.pid} 00:fe:77 0 EOF\n"
+    )
+    waits = os.open(paths.lock_owner, os.O_RDONLY)  # open, as by one that waits, but not locked
+    try:
+        assert holder(paths.lock_owner, str(locks)) == other.pid
+    finally:
+        os.close(waits)
+    assert ended(other)[0] == 0
+    assert holder(paths.lock_owner, str(locks)) is None
+
+
+def test_of_two_locks_with_one_inode_number_only_the_held_one_has_a_holder(tmp_path: Path) -> None:
+    with mounted(tmp_path / "one") as one, mounted(tmp_path / "two") as two:
+        first, second = Paths(str(one / "queue")), Paths(str(two / "queue"))
+        prepare(first)
+        prepare(second)
+        assert os.stat(first.lock_owner).st_ino == os.stat(second.lock_owner).st_ino
+        with Turnstile(first).section():
+            assert holder(first.lock_owner) == os.getpid()
+            assert holder(second.lock_owner) is None
+
+
+def test_the_holder_of_a_lock_on_an_overlay_is_told(tmp_path: Path) -> None:
+    with mounted(tmp_path / "below") as below:
+        for name in ("lower", "upper", "work"):
+            (below / name).mkdir()
+        layers = f"lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work"
+        with mounted(tmp_path / "over", "overlay", layers) as over:
+            paths = Paths(str(over / "queue"))
+            prepare(paths)
+            with Turnstile(paths).section():
+                assert holder(paths.lock_owner) == os.getpid()
+                assert holder(paths.lock_next) is None
