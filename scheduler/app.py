@@ -79,8 +79,8 @@ def _serve(paths: Paths, settings: Settings, version: str, auto_down_s: float | 
         "manifests": manifest_folders(),
     }
     host = LocalHost(paths, settings, queue_id=queue_id, about=about, umask=umask)
-    overtake_s = 0.0 if settings.flag("strict") else settings.seconds("overtake")
-    loop = Loop(store, host, clock, Identity(epoch, host_id, queue_id), Orders(overtake_s=overtake_s))
+    orders = Orders(settings.seconds("overtake"), strict=settings.flag("strict"))
+    loop = Loop(store, host, clock, Identity(epoch, host_id, queue_id), orders)
     _on_signals(host)
     try:
         host.open()

@@ -8,8 +8,10 @@ between the two leaves a claim without a deed, which `recover` undoes.
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -24,9 +26,10 @@ from scheduler.model.provider import Provider
 from scheduler.perform import Identity, Performer
 from scheduler.record import Recorder
 from scheduler.rules.plan import plan
-from scheduler.store import breakers, facts, leases, queue, reasons, schedulers, workers
+from scheduler.rules.predict import predict
+from scheduler.store import breakers, facts, heads, leases, queue, reasons, schedulers, timings, workers
 from scheduler.store.engine import Store
-from scheduler.view import Memory, Orders, snapshot
+from scheduler.view import Memory, Orders, learned, snapshot
 
 log = logging.getLogger("schedq")
 
@@ -41,7 +44,10 @@ FACTS_EVERY_S = 5.0
 
 
 class Loop:
-    """One queue's scheduler on one host."""
+    """One queue's scheduler on one host.
+
+    `told`: reasons, forecasts and the machine's figures are written down for whoever looks; a simulation has nobody.
+    """
 
     def __init__(
         self,
@@ -51,6 +57,8 @@ class Loop:
         identity: Identity,
         orders: Orders,
         draw: Callable[[], float] = random.random,
+        *,
+        told: bool = True,
     ) -> None:
         self.store = store
         self.host = host
@@ -61,6 +69,7 @@ class Loop:
         self.memory = Memory()
         self.leaving = ""
         self.last_activity = clock.monotonic_s()
+        self.told = told
         self.performer = Performer(host, clock, self.memory, identity, store.paths, draw)
         self._seen: Snapshot | None = None
         self._facts_at: float | None = None
@@ -70,6 +79,7 @@ class Loop:
         self._trouble = ""
         self._due_in_s = 0.0
         self._known: dict[tuple[str, str], Provider] = {}
+        self._learned: dict[tuple[str, str], Any] = {}
 
     def recover(self) -> None:
         """Reconcile before anything is scheduled: every live row is put before the host, which says what is true.
@@ -167,16 +177,17 @@ class Loop:
             queue.due(tx, recorder.at)
             self._match_revisions(tx, providers, happened)
             self._obey(recorder.asked)
-            live = self._cancel_admitted(tx, recorder, queue.live(tx))
-            heads = queue.heads(tx)
-            seen = snapshot(tx, self.host.machine(), providers, self.memory, self.clock, self.orders, heads, live)
-            rows = {row.id: row for row in [*heads, *live]}
+            live = self._cancel_admitted(tx, recorder, queue.claims(tx))
+            firsts = queue.heads(tx)
+            known = learned(providers, timings.known(tx), self._learned)
+            seen = snapshot(tx, self.host.machine(), known, self.memory, self.clock, self.orders, firsts, live)
             self.performer.begin()
-            for instruction in plan(seen):
-                effect = self.performer.mark(tx, recorder, instruction, rows)
+            for instruction in plan(seen, explained=self.told):
+                effect = self.performer.mark(tx, recorder, instruction)
                 if effect is not None:
                     effects.append(effect)
             self.performer.forget_reasons(tx)
+            self.performer.settle_heads(tx, seen)
             self._record_facts(tx, seen)
             self._look_ahead(tx)
         crashpoint("tick.committed")
@@ -192,15 +203,19 @@ class Loop:
         self._note_activity(happened, seen)
         return not self._done(seen)
 
-    def patience_s(self) -> float:
-        """How long the loop may sleep: until the next thing that is due, at most the slow poll."""
+    def patience_s(self, most_s: float = SLOW_POLL_S, settle_s: float = SETTLE_S) -> float:
+        """How long the loop may sleep: until the next thing that is due, at most the slow poll.
+
+        `settle_s` after a turn that changed something.
+        """
         seen, now = self._seen, self.clock.monotonic_s()
         if seen is None:
             return 0.0
-        if self._moved:
-            return SETTLE_S
+        if self._moved and settle_s:
+            return settle_s
         ahead = [self._due_in_s, *(at - now for at in self.memory.deadline.values())]
         ahead += [breaker.next_try_in_s for breaker in seen.breakers.values()]
+        ahead += [seen.overtake_s - (waiting.head_for_s or 0.0) for waiting in seen.waiting]
         for worker in seen.workers:
             provider = seen.providers.get((worker.slug, worker.variant))
             if provider is None:
@@ -211,7 +226,7 @@ class Loop:
                 ahead.append(provider.start_timeout_s - worker.alive_s)
         if any(not p.installed for p in (seen.providers.get((w.slug, w.variant)) for w in seen.waiting) if p):
             ahead.append(1.0)
-        return max(0.01, min([SLOW_POLL_S, *(wait for wait in ahead if wait > 0)]))
+        return max(0.01, min([most_s, *(wait for wait in ahead if wait > 0)]))
 
     def _watch_loose(self, seen: Snapshot) -> None:
         """Look again at charges whose worker is gone: what leaked heals by itself, or stays shown."""
@@ -222,7 +237,7 @@ class Loop:
 
     def _look_ahead(self, tx: Connection) -> None:
         due_at = queue.next_due_at(tx)
-        self._due_in_s = max(0.0, seconds(due_at) - self.clock.now_s()) if due_at else SLOW_POLL_S
+        self._due_in_s = max(0.0, seconds(due_at) - self.clock.now_s()) if due_at else math.inf
 
     def _recorder(self, tx: Connection, providers: dict[tuple[str, str], Provider]) -> Recorder:
         return Recorder(tx, self.memory, self.clock, providers, jitter=self.draw(), draining=self.orders.draining)
@@ -231,7 +246,8 @@ class Loop:
         for order in asked:
             self.leaving = order.op
             if order.op == "down":
-                self.orders = Orders(self.orders.overtake_s, draining=True, stopping=order.now or self.orders.stopping)
+                stopping = order.now or self.orders.stopping
+                self.orders = replace(self.orders, draining=True, stopping=stopping)
 
     def _match_revisions(
         self, tx: Connection, providers: dict[tuple[str, str], Provider], happened: list[HostEvent]
@@ -271,8 +287,10 @@ class Loop:
         now = self.clock.monotonic_s()
         first = self._facts_at is None
         busy = bool(seen.workers or seen.waiting or seen.leases)
-        if first or (busy and now - (self._facts_at or 0.0) >= FACTS_EVERY_S):
+        if self.told and (first or (busy and now - (self._facts_at or 0.0) >= FACTS_EVERY_S)):
             facts.put(tx, self.identity.host_id, self.host.facts(seen.machine), stamp(self.clock.now_s()))
+            wall = self.clock.now_s()
+            heads.set_forecasts(tx, ((each, stamp(wall + each.starts_in_s)) for each in predict(seen)))
             self._facts_at = now
 
     def _note_activity(self, happened: list[HostEvent], seen: Snapshot) -> None:

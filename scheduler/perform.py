@@ -16,10 +16,11 @@ from scheduler.config import Paths
 from scheduler.errors import SchedqError
 from scheduler.handover import task_of
 from scheduler.model.host import Host, Park
-from scheduler.model.plan import Abort, Explain, Go, Head, Instruction, Retire, Send, Start
+from scheduler.model.plan import Abort, Explain, Go, Head, Instruction, Prefer, Retire, Send, Snapshot, Start
 from scheduler.model.provider import Provider
 from scheduler.record import Recorder
-from scheduler.store import content, events, leases, queue, reasons, workers
+from scheduler.rules import explain
+from scheduler.store import content, events, heads, leases, queue, reasons, workers
 from scheduler.view import Memory
 
 REASON_EVERY_S = 5.0
@@ -51,19 +52,19 @@ class Performer:
         self.identity, self.paths, self.draw = identity, paths, draw
         self._reasons: dict[tuple[str, str], tuple[int, str, str, float]] = {}
         self._explained: set[tuple[str, str]] = set()
+        self._heads: dict[int, tuple[int, ...]] = {}
 
     def begin(self) -> None:
         """A new plan is about to be performed."""
         self._explained = set()
+        self._heads = {}
 
     def doubt(self) -> None:
         """What was written last may have been rolled back: every reason is written anew."""
         self._reasons.clear()
 
-    def mark(
-        self, tx: Connection, recorder: Recorder, instruction: Instruction, rows: dict[int, Any]
-    ) -> Callable[[], None] | None:
-        """Write an instruction's marks; what is to be done after the commit. `rows` are jobs by id, as just read."""
+    def mark(self, tx: Connection, recorder: Recorder, instruction: Instruction) -> Callable[[], None] | None:
+        """Write an instruction's marks; what is to be done after the commit."""
         match instruction:
             case Start():
                 return self._start(tx, recorder, instruction)
@@ -75,14 +76,19 @@ class Performer:
                 self.memory.loading_since[worker_id] = now
                 return lambda: self.host.go(worker_id)
             case Send(worker_id, job_id):
-                return self._send(tx, recorder, worker_id, rows[job_id])
+                return self._send(tx, recorder, worker_id, queue.row(tx, job_id))
             case Abort(worker_id, why, outcome):
                 return self._stop(tx, recorder, worker_id, "abort", f"{outcome}: {why}" if outcome else why)
             case Retire(worker_id, why):
                 return self._stop(tx, recorder, worker_id, "retire", why)
-            case Head(job_id):
-                queue.open_head(tx, job_id, recorder.at)
-                self.memory.head_since.setdefault(job_id, self.clock.monotonic_s())
+            case Head(job_id, victims):
+                if job_id not in self.memory.head_since:
+                    heads.open_head(tx, job_id, recorder.at)
+                    self.memory.head_since[job_id] = self.clock.monotonic_s()
+                self._heads[job_id] = victims or ()
+                return None
+            case Prefer(order):
+                self.memory.order = order
                 return None
             case Explain():
                 self._explained.add((instruction.slug, instruction.variant))
@@ -149,15 +155,23 @@ class Performer:
     def _explain(self, tx: Connection, recorder: Recorder, e: Explain) -> None:
         now = self.clock.monotonic_s()
         last = self._reasons.get((e.slug, e.variant))
-        if last is not None:
-            job_id, ruling, text, at = last
-            unchanged = (job_id, ruling, text) == (e.job_id, e.ruling, e.text)
-            if unchanged or ((job_id, ruling) == (e.job_id, e.ruling) and now - at < REASON_EVERY_S):
-                return
-        reasons.put(tx, e.slug, e.variant, e.job_id, e.ruling, e.text, recorder.at)
+        if last is not None and last[:2] == (e.job_id, e.ruling) and now - last[3] < REASON_EVERY_S:
+            return
+        text = explain.told(e.why)
+        if last is None or last[:3] != (e.job_id, e.ruling, text):
+            reasons.put(tx, e.slug, e.variant, e.job_id, e.ruling, text, recorder.at)
         if last is None or last[:2] != (e.job_id, e.ruling):
-            events.record(tx, recorder.at, job_id=e.job_id, event=e.ruling, text=e.text)
-        self._reasons[e.slug, e.variant] = (e.job_id, e.ruling, e.text, now)
+            events.record(tx, recorder.at, job_id=e.job_id, event=e.ruling, text=text)
+        self._reasons[e.slug, e.variant] = (e.job_id, e.ruling, text, now)
+
+    def settle_heads(self, tx: Connection, seen: Snapshot) -> None:
+        """Who is a head no longer loses its window, and what was stored of closed heads follows the plan."""
+        were = {w.job_id: w.victims or () for w in seen.waiting if w.head_for_s is not None}
+        if not (seen.draining or seen.stopping) and not were.keys() <= self._heads.keys():
+            heads.close_heads(tx, self._heads)
+        closed = {job_id: victims for job_id, victims in self._heads.items() if victims}
+        if closed != {job_id: victims for job_id, victims in were.items() if victims}:
+            heads.set_victims(tx, closed)
 
     def forget_reasons(self, tx: Connection) -> None:
         """Take back what was said of providers that nothing stands in the way of any more."""

@@ -6,7 +6,8 @@ stored stamps once, so that a wall clock that jumps shortens or stretches at mos
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -16,6 +17,7 @@ from scheduler.model.machine import Machine
 from scheduler.model.plan import Breaker, LeaseView, Snapshot, Waiting, WorkerView
 from scheduler.model.provider import Provider
 from scheduler.store import breakers, leases, queue, workers
+from scheduler.store import heads as store_heads
 
 
 @dataclass
@@ -29,6 +31,7 @@ class Memory:
     head_since: dict[int, float] = field(default_factory=dict)
     loading_since: dict[int, float] = field(default_factory=dict)
     sent_at: dict[int, float] = field(default_factory=dict)
+    order: tuple[tuple[str, str], ...] = ()
 
     def forget(self, worker_id: int) -> None:
         """A worker is gone."""
@@ -48,6 +51,7 @@ class Orders:
     """What the operator wants of this scheduler, and the one knob of order."""
 
     overtake_s: float = 900.0
+    strict: bool = False
     draining: bool = False
     stopping: bool = False
 
@@ -67,7 +71,9 @@ def snapshot(
     `heads` and `live` are rows of `store.queue`, read in this transaction.
     """
     now, wall = clock.monotonic_s(), clock.now_s()
-    waiting = tuple(_waiting(row, memory, now, wall) for row in heads)
+    submitted_at = queue.last_submitted_at(tx)
+    victims = store_heads.victims(tx)
+    waiting = tuple(_waiting(row, victims.get(row.id), memory, now, wall) for row in heads)
     memory.head_since = {w.job_id: now - w.head_for_s for w in waiting if w.head_for_s is not None}
     bound = {row.worker_id: row for row in live if row.worker_id is not None}
     charged: dict[int, dict[str, float]] = {}
@@ -90,10 +96,32 @@ def snapshot(
         leases=loose,
         breakers=_breakers(tx, wall),
         overtake_s=orders.overtake_s,
+        strict=orders.strict,
+        quiet_s=max(0.0, wall - seconds(submitted_at)) if submitted_at else math.inf,
+        order=memory.order,
         draining=orders.draining,
         stopping=orders.stopping,
         paused=queue.paused(tx),
     )
+
+
+def learned(
+    providers: dict[tuple[str, str], Provider], rows: dict[tuple[str, str], Any], before: dict[tuple[str, str], Any]
+) -> dict[tuple[str, str], Provider]:
+    """The providers with what loading and running took so far. `before` keeps the last answer, by provider."""
+    found = {}
+    for key, provider in providers.items():
+        row = rows.get(key)
+        if row is None:
+            found[key] = provider
+            continue
+        seen = (provider, row.loads, row.load_s, row.runs, row.run_s)
+        kept = before.get(key)
+        if kept is None or kept[0] != seen:
+            load_s, run_s = (row.load_s if row.loads else None), (row.run_s if row.runs else None)
+            kept = before[key] = seen, replace(provider, load_s=load_s, run_s=run_s, served=row.runs)
+        found[key] = kept[1]
+    return found
 
 
 def _age(table: dict[int, float], key: int, stamp: str | None, now: float, wall: float) -> float:
@@ -102,7 +130,7 @@ def _age(table: dict[int, float], key: int, stamp: str | None, now: float, wall:
     return max(0.0, now - table[key])
 
 
-def _waiting(row: Any, memory: Memory, now: float, wall: float) -> Waiting:
+def _waiting(row: Any, victims: tuple[int, ...] | None, memory: Memory, now: float, wall: float) -> Waiting:
     head_for_s = None
     if row.head_since_at is not None:
         head_for_s = _age(memory.head_since, row.id, row.head_since_at, now, wall)
@@ -114,6 +142,8 @@ def _waiting(row: Any, memory: Memory, now: float, wall: float) -> Waiting:
         count=row.count,
         waited_s=max(0.0, wall - seconds(row.submitted_at)),
         head_for_s=head_for_s,
+        victims=victims,
+        following=None if row.next_id is None else (row.next_priority, row.next_id),
         revision=row.revision,
     )
 

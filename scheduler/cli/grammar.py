@@ -222,6 +222,23 @@ TABLE = (
         panel=MORE,
     ),
     Verb(
+        "simulate",
+        "simulating:simulate",
+        "Run a night that has not happened, in seconds, and print its figures.",
+        told="By the scheduler's own loop under a virtual clock, on a queue of its own: one unified pool, one worker a "
+        "provider. Providers load and usually run as long as the trace says of them (as if learned before); what a job "
+        "takes is known when it has ended.",
+        arguments=(Argument("TRACE", "a JSON file of providers and jobs; - reads stdin"),),
+        options=(
+            Option("--overtake", "DURATION", "how long the first job may be overtaken (setting overtake)"),
+            Option("--strict", "", "nobody overtakes anybody"),
+            Option("--unlearned", "", "begin with nothing known of how long providers load and run"),
+            JSON,
+        ),
+        examples=("schedq simulate night.json", "schedq simulate night.json --strict --json"),
+        panel=MORE,
+    ),
+    Verb(
         "version",
         "about:version",
         "The versions of schedq, Python and SQLite, and where they lie.",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 
 from scheduler.model.machine import Machine
@@ -11,9 +12,10 @@ from scheduler.model.verdict import Verdict
 
 @dataclass(frozen=True)
 class Waiting:
-    """The first waiting jobs of one (slug, variant), in order, and how many there are in all.
+    """The first waiting job of one (slug, variant), and how many there are in all.
 
-    `head_for_s` is how long that first job has been the queue's head, None = it is not.
+    `head_for_s` is how long that first job has been a head, None = it never was. `victims` are the workers whose end
+    it waits for since its window closed, None = not chosen. `following` is the (priority, id) of the job behind it.
     """
 
     slug: str
@@ -23,6 +25,8 @@ class Waiting:
     count: int
     waited_s: float
     head_for_s: float | None = None
+    victims: tuple[int, ...] | None = None
+    following: tuple[int, int] | None = None
     revision: str = ""
     paused: str = ""
 
@@ -94,7 +98,11 @@ class LeaseView:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """Everything a plan may see."""
+    """Everything a plan may see.
+
+    `overtake_s` is how long a head may be overtaken; `strict` = nobody ever is. `quiet_s` is how long ago the last job
+    was submitted. `order` is the order of starts that the last plan preferred.
+    """
 
     machine: Machine
     providers: dict[tuple[str, str], Provider]
@@ -103,6 +111,9 @@ class Snapshot:
     leases: tuple[LeaseView, ...] = ()
     breakers: dict[str, Breaker] = field(default_factory=dict)
     overtake_s: float = 900.0
+    strict: bool = False
+    quiet_s: float = math.inf
+    order: tuple[tuple[str, str], ...] = ()
     draining: bool = False
     stopping: bool = False
     paused: bool = False
@@ -156,20 +167,48 @@ class Retire:
 
 @dataclass(frozen=True)
 class Head:
-    """This job is the head now; its window opens (or stays open) with the tick."""
+    """This job is a head now: its window opens, or stays open, with the tick.
+
+    `victims`: its window has closed, and these are the workers whose end it waits for; None = nobody was chosen yet.
+    """
 
     job_id: int
+    victims: tuple[int, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Prefer:
+    """The order in which absent providers were tried: the next plan begins with it."""
+
+    order: tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Predict:
+    """When this provider's first waiting job is expected to be sent, and how many serve it from then on.
+
+    Seconds from now. Learned means and charges alone; a forecast promises nothing.
+    """
+
+    slug: str
+    variant: str
+    starts_in_s: float
+    run_s: float
+    workers: int
 
 
 @dataclass(frozen=True)
 class Explain:
-    """Why the waiting jobs of this provider do not start: stored, shown by `status`."""
+    """Why the waiting jobs of this provider do not start: stored, shown by `status`.
+
+    `why` is the sentence, or the verdict that rules.explain makes one from when it is needed.
+    """
 
     slug: str
     variant: str
     job_id: int
     ruling: str
-    text: str
+    why: str | Verdict
 
 
-Instruction = Send | Start | Go | Abort | Retire | Head | Explain
+Instruction = Send | Start | Go | Abort | Retire | Head | Explain | Prefer

@@ -11,7 +11,7 @@ class Provider:
 
     Budgets are GiB, measured; `vram_gib` None = undeclared. Times are seconds; `idle_timeout_s` 0 = never retire.
     `environment` is the hash of the environment that it runs in, "" for one that we did not build. `load_s` and `run_s`
-    are learned means, None while unknown.
+    are learned means, None while unknown; `served` is how many requests it answered so far.
     """
 
     slug: str
@@ -37,6 +37,7 @@ class Provider:
     not_installed_text: str = ""
     load_s: float | None = None
     run_s: float | None = None
+    served: int = 0
 
     @property
     def name(self) -> str:

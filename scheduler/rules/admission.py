@@ -68,38 +68,101 @@ def claims_of(snapshot: Snapshot) -> tuple[Claim, ...]:
 def decide(
     demand: Demand, machine: Machine, claims: Iterable[Claim], *, away: Sequence[Claim] = (), itself: int = 0
 ) -> Verdict:
-    """Whether one more worker fits beside `claims` and every holding of others: the first place that admits, in order.
-
-    If none does, the ruling of the most hopeful one. `away`: claims that are imagined to have left, what they use given
-    back. `itself`: the parked worker that is decided for, whose own claim must not stand in its way. Pure: the verdict
-    carries every number, `rule` gives the same ruling from them again.
-    """
-    left = {claim.worker_id for claim in away}
-    kept = [claim for claim in claims if claim.worker_id == 0 or claim.worker_id not in left | {itself}]
-    best: Verdict | None = None
-    for place in placements(demand, machine) or ({},):
-        evidence = measure(demand, place, machine, kept, away=away, itself=itself)
-        verdict = Verdict(evidence, rule(evidence))
-        if verdict.admit:
-            return verdict
-        if best is None or HOPE.index(verdict.ruling) > HOPE.index(best.ruling):
-            best = verdict
-    assert best is not None
-    return best
+    """Whether one more worker fits beside `claims` and every holding of others; arguments as of `Standing`."""
+    return Standing(machine, claims, away=away, itself=itself).decide(demand)
 
 
 def confirm(
     demand: Demand, place: Mapping[str, float], machine: Machine, claims: Sequence[Claim], itself: int
 ) -> Verdict:
     """The verdict anew for a parked worker, on the place that it was parked for, now that all can see its claim."""
-    kept = [claim for claim in claims if claim.worker_id != itself]
-    evidence = measure(demand, place, machine, kept, itself=itself)
-    return Verdict(evidence, rule(evidence))
+    return Standing(machine, claims, itself=itself).verdict(demand, place)
 
 
-def hopeless(demand: Demand, machine: Machine, claims: Sequence[Claim]) -> bool:
-    """Whether it would be refused even if every worker of this queue that can go had gone: nothing here can help it."""
-    return not decide(demand, machine, claims, away=[claim for claim in claims if not claim.stays]).admit
+def leavers(claims: Iterable[Claim]) -> list[Claim]:
+    """The claims whose workers the queue could end."""
+    return [claim for claim in claims if not claim.stays]
+
+
+class Standing:
+    """Everything that is held on a machine at one moment, summed once for every demand that is put to it.
+
+    `claims` are the charges of this queue. `away`: claims that are imagined to have left, what they use given back.
+    `itself`: the parked worker that is decided for, whose own claim must not stand in its way.
+    """
+
+    def __init__(
+        self, machine: Machine, claims: Iterable[Claim], *, away: Sequence[Claim] = (), itself: int = 0
+    ) -> None:
+        self.machine = machine
+        left = {claim.worker_id for claim in away}
+        self._away = away
+        self._claims = [c for c in claims if c.worker_id == 0 or (c.worker_id not in left and c.worker_id != itself)]
+        self._ours = {holding.worker_id: holding for holding in machine.holdings if holding.worker_id is not None}
+        counted = {claim.worker_id for claim in (*self._claims, *away)} | {itself}
+        self._others = [each for each in machine.holdings if each.worker_id is None or each.worker_id not in counted]
+        self._competing = machine.competing
+        if self._competing is not None:
+            self._competing += sum(claim.competes for claim in self._claims)
+        self._pools: dict[str, PoolEvidence] = {}
+
+    def decide(self, demand: Demand) -> Verdict:
+        """The first place that admits, in the machine's order; if none does, the ruling of the most hopeful one.
+
+        Pure: the verdict carries every number, `rule` gives the same ruling from them again.
+        """
+        best: Verdict | None = None
+        for place in placements(demand, self.machine) or ({},):
+            verdict = self.verdict(demand, place)
+            if verdict.admit:
+                return verdict
+            if best is None or HOPE.index(verdict.ruling) > HOPE.index(best.ruling):
+                best = verdict
+        assert best is not None
+        return best
+
+    def verdict(self, demand: Demand, place: Mapping[str, float]) -> Verdict:
+        """The ruling on one place, and every number that it rests on."""
+        found = []
+        for pool_id, gib in place.items():
+            stands = self._pools.get(pool_id)
+            if stands is None:
+                stands = self._pools[pool_id] = self._stands(pool_id)
+            found.append(
+                PoolEvidence(
+                    stands.pool,
+                    stands.kind,
+                    gib,
+                    stands.capacity,
+                    stands.reserve_gib,
+                    stands.held,
+                    stands.live,
+                    stands.charged_gib,
+                    stands.owed_gib,
+                )
+            )
+        machine = self.machine
+        evidence = Evidence(demand, tuple(found), machine.accelerators, self._competing, machine.holdings_missing)
+        return Verdict(evidence, rule(evidence))
+
+    def _stands(self, pool_id: str) -> PoolEvidence:
+        pool = self.machine.pool(pool_id) or _missing(pool_id)
+        held = [
+            _claimed(claim, pool, self._ours.get(claim.worker_id)) for claim in self._claims if pool_id in claim.charges
+        ]
+        held += [_held(holding, pool_id) for holding in self._others if any(c.pool == pool_id for c in holding.charges)]
+        back_gib = math.fsum(_used(self._ours.get(claim.worker_id), pool_id, claim) for claim in self._away)
+        return PoolEvidence(
+            pool=pool_id,
+            kind=pool.kind,
+            demand_gib=0.0,
+            capacity=pool.capacity,
+            reserve_gib=pool.reserve_gib,
+            held=tuple(held),
+            live=_live(pool, self._competing, back_gib),
+            charged_gib=math.fsum(each.charge_gib or 0.0 for each in held),
+            owed_gib=math.fsum(each.owed_gib for each in held),
+        )
 
 
 def rule(evidence: Evidence) -> str:
@@ -120,44 +183,6 @@ def rule(evidence: Evidence) -> str:
     return next((ruling for ruling, closed in GATES if any(map(closed, places))), "admit")
 
 
-def measure(
-    demand: Demand,
-    place: Mapping[str, float],
-    machine: Machine,
-    claims: Sequence[Claim],
-    *,
-    away: Sequence[Claim] = (),
-    itself: int = 0,
-) -> Evidence:
-    """Every number that a ruling on this place rests on; arguments as for `decide`."""
-    ours = {holding.worker_id: holding for holding in machine.holdings if holding.worker_id is not None}
-    counted = {claim.worker_id for claim in (*claims, *away)} | {itself}
-    others = [each for each in machine.holdings if each.worker_id is None or each.worker_id not in counted]
-    competing = machine.competing
-    if competing is not None:
-        competing += sum(claim.competes for claim in claims)
-    found = []
-    for pool_id, gib in place.items():
-        pool = machine.pool(pool_id) or _missing(pool_id)
-        held = [_claimed(claim, pool, ours.get(claim.worker_id)) for claim in claims if pool_id in claim.charges]
-        held += [_held(holding, pool_id) for holding in others if any(c.pool == pool_id for c in holding.charges)]
-        back_gib = math.fsum(_used(ours.get(claim.worker_id), pool_id, claim) for claim in away)
-        found.append(
-            PoolEvidence(
-                pool=pool_id,
-                kind=pool.kind,
-                demand_gib=gib,
-                capacity=pool.capacity,
-                reserve_gib=pool.reserve_gib,
-                held=tuple(held),
-                live=_live(pool, competing, back_gib),
-                charged_gib=math.fsum(each.charge_gib or 0.0 for each in held),
-                owed_gib=math.fsum(each.owed_gib for each in held),
-            )
-        )
-    return Evidence(demand, tuple(found), machine.accelerators, competing, machine.holdings_missing)
-
-
 def _missing(pool_id: str) -> Pool:
     nothing = Reading(None, "", f"there is no pool {pool_id}")
     return Pool(pool_id, pool_id.partition(":")[0], nothing, 0.0, nothing, nothing)
@@ -176,13 +201,12 @@ def _unknown(place: PoolEvidence) -> bool:
 
 
 def _full(place: PoolEvidence) -> bool:
-    charges = (each.charge_gib or 0.0 for each in place.held)
-    return not fits((*charges, place.demand_gib, place.reserve_gib), place.capacity.value or 0.0)
+    asked = (place.charged_gib, place.demand_gib, place.reserve_gib)
+    return not fits(asked, place.capacity.value or 0.0)
 
 
 def _no_room(place: PoolEvidence) -> bool:
-    owed = (each.owed_gib for each in place.held)
-    return not fits((*owed, place.demand_gib, place.reserve_gib), place.live.value or 0.0)
+    return not fits((place.owed_gib, place.demand_gib, place.reserve_gib), place.live.value or 0.0)
 
 
 GATES = (("too_big", _too_big), ("unknown_holding", _unknown), ("pool_full", _full), ("no_room_now", _no_room))

@@ -1,4 +1,4 @@
-"""Which idle workers are stopped for a job that needs their room: as few as suffice, the cheapest to load again.
+"""Which workers are stopped for a job that needs their room: the cheapest that suffice, and none that is not needed.
 
 A busy or starting worker, one that a job is bound to, and one that an operator pinned are never among them (P8).
 """
@@ -6,20 +6,13 @@ A busy or starting worker, one that a job is bound to, and one that an operator 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from itertools import combinations
+from collections.abc import Callable, Mapping, Sequence
 
 from scheduler.model.machine import Machine
 from scheduler.model.plan import WorkerView
-from scheduler.model.provider import Provider
 from scheduler.model.verdict import Demand
-from scheduler.rules.admission import Claim, decide
-
-UNKNOWN_LOAD_S = 60.0
-"""What loading is taken to cost while nobody has measured it: about what a held worker saves (E1)."""
-
-TRIED = 300
-"""Sets of one size that are looked at; beyond that all are taken and what is not needed is dropped, smallest first."""
+from scheduler.rules.admission import Claim, Standing
+from scheduler.rules.placement import placements
 
 
 def evictable(worker: WorkerView) -> bool:
@@ -31,56 +24,73 @@ def victims(
     demand: Demand,
     machine: Machine,
     claims: Sequence[Claim],
-    idle: Iterable[WorkerView],
-    providers: Mapping[tuple[str, str], Provider],
-    *,
-    returning: Sequence[Claim] = (),
+    offered: Sequence[WorkerView],
+    returning: Sequence[Claim],
+    cost: Callable[[WorkerView], float],
 ) -> tuple[WorkerView, ...] | None:
-    """The workers of `idle` to stop so that the demand is admitted once their memory is back.
+    """The workers of `offered` to stop so that the demand is admitted once their memory is back.
 
     Empty when `returning` (claims whose workers are on their way out already) suffices alone; None when all of them
-    together do not. Fewest first, then lowest load time per GiB, then id. Workers that are not evictable are left out.
+    together do not. Workers that are not evictable are left out.
+    """
+    return cheapest(demand, machine, claims, [worker for worker in offered if evictable(worker)], returning, cost)
+
+
+def cheapest(
+    demand: Demand,
+    machine: Machine,
+    claims: Sequence[Claim],
+    candidates: Sequence[WorkerView],
+    away: Sequence[Claim],
+    cost: Callable[[WorkerView], float],
+) -> tuple[WorkerView, ...] | None:
+    """The candidates whose end admits the demand beside all that has left already, by id: over all places the cheapest.
+
+    On each place they are taken by cost per GiB until they suffice; then the dearest that are not needed are spared.
+    None when all of them together do not suffice anywhere.
     """
     by_id = {claim.worker_id: claim for claim in claims}
-    offered = [worker for worker in idle if evictable(worker) and worker.id in by_id]
-    ranked = sorted(offered, key=lambda worker: (_load_s_per_gib(worker, providers), worker.id))
+    known = [worker for worker in candidates if worker.id in by_id]
+    best: tuple[float, int, list[int]] | None = None
+    chosen: tuple[WorkerView, ...] | None = None
+    for place in placements(demand, machine):
 
-    def suffice(chosen: Sequence[WorkerView]) -> bool:
-        away = [*returning, *(by_id[worker.id] for worker in chosen)]
-        return decide(demand, machine, claims, away=away).admit
+        def suffice(those: Sequence[WorkerView], place: Mapping[str, float] = place) -> bool:
+            return (
+                Standing(machine, claims, away=[*away, *(by_id[worker.id] for worker in those)])
+                .verdict(demand, place)
+                .admit
+            )
 
+        found = _cheapest(place, known, suffice, cost)
+        if found is None:
+            continue
+        price = math.fsum(map(cost, found)), len(found), [worker.id for worker in found]
+        if best is None or price < best:
+            best, chosen = price, found
+        if not found:
+            break
+    return chosen
+
+
+def _cheapest(
+    place: Mapping[str, float],
+    known: Sequence[WorkerView],
+    suffice: Callable[[Sequence[WorkerView]], bool],
+    cost: Callable[[WorkerView], float],
+) -> tuple[WorkerView, ...] | None:
+    def gives(worker: WorkerView) -> float:
+        return math.fsum(gib for pool, gib in worker.charges.items() if place.get(pool))
+
+    ranked = [worker for worker in known if gives(worker) > 0]
+    ranked.sort(key=lambda worker: (cost(worker) / gives(worker), worker.id))
     if not suffice(ranked):
         return None
-    largest = sorted(ranked, key=_gib, reverse=True)
-    for size in range(len(ranked) + 1):
-        if not suffice(largest[:size]):
-            continue
-        if math.comb(len(ranked), size) > TRIED:
-            break
-        enough = [chosen for chosen in combinations(ranked, size) if suffice(chosen)]
-        return _needed(min(enough, key=lambda chosen: _cost(chosen, providers)), suffice)
-    return _needed(ranked, suffice)
-
-
-def _needed(chosen: Sequence[WorkerView], suffice: Callable[[Sequence[WorkerView]], bool]) -> tuple[WorkerView, ...]:
-    """Those of the chosen without whom it would not suffice; the smallest are spared first."""
-    kept = sorted(chosen, key=lambda worker: (_gib(worker), worker.id))
-    for worker in list(kept):
-        without = [each for each in kept if each.id != worker.id]
+    chosen: list[WorkerView] = []
+    while not suffice(chosen):
+        chosen.append(ranked[len(chosen)])
+    for worker in sorted(chosen, key=lambda worker: (-cost(worker), worker.id)):
+        without = [each for each in chosen if each.id != worker.id]
         if suffice(without):
-            kept = without
-    return tuple(sorted(kept, key=lambda worker: worker.id))
-
-
-def _gib(worker: WorkerView) -> float:
-    return math.fsum(worker.charges.values())
-
-
-def _cost(chosen: Sequence[WorkerView], providers: Mapping[tuple[str, str], Provider]) -> tuple[float, list[int]]:
-    return math.fsum(_load_s_per_gib(worker, providers) for worker in chosen), [worker.id for worker in chosen]
-
-
-def _load_s_per_gib(worker: WorkerView, providers: Mapping[tuple[str, str], Provider]) -> float:
-    provider = providers.get((worker.slug, worker.variant))
-    load_s = provider.load_s if provider is not None and provider.load_s is not None else UNKNOWN_LOAD_S
-    return load_s / max(1e-9, _gib(worker))
+            chosen = without
+    return tuple(sorted(chosen, key=lambda worker: worker.id))

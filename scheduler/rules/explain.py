@@ -84,21 +84,53 @@ def too_few_cores(name: str, threads: int, in_use: int, cores: int) -> str:
     return f"{name} computes with {threads} threads, {need}"
 
 
-def reserved(name: str, head: Waiting, head_name: str) -> str:
+def reserved(name: str, head: Waiting) -> str:
     """The room is kept for the job that is first, which has been overtaken for as long as it may."""
     return (
-        f"{name} waits behind job {head.job_id} of {head_name}, which is first and was overtaken as long as overtake_s "
-        "allows: its room is being made, nothing else starts before it"
+        f"{name} waits behind job {head.job_id} of {_slug(head)}, which is first and was overtaken as long as overtake "
+        "allows: its room is being made, and this would take some of it"
     )
 
 
-def beside(name: str, kept_for: str) -> str:
-    """It would fit, but not beside the room that is being made for somebody earlier."""
-    return f"{name} would take room that idle workers are giving back for {kept_for}, which comes first"
+def victim(name: str, worker_id: int, head: Waiting) -> str:
+    """The provider's worker has to go for a head whose window has closed."""
+    return (
+        f"worker {worker_id} of {name} makes room for job {head.job_id} of {_slug(head)}, which is first and was "
+        "overtaken as long as overtake allows; this goes on when there is room again"
+    )
 
 
-def evicting(text: str, worker_ids: Sequence[int]) -> str:
+def would_delay(name: str, head: Waiting) -> str:
+    """It would fit now, but what it takes would be missing when the first job's room is there."""
+    return (
+        f"{name} would fit now and still hold its room when job {head.job_id} of {_slug(head)}, which is first, could "
+        "start; it starts beside or after that"
+    )
+
+
+def beside(name: str) -> str:
+    """It would fit, but not beside the room that is being made for somebody else."""
+    return f"{name} would take room that idle workers are giving back for another job; it starts beside or after that"
+
+
+def first_in_line(name: str, head: Waiting) -> str:
+    """Strict order: nobody starts before everybody earlier."""
+    return f"{name} waits for job {head.job_id} of {_slug(head)}: the order is strict, nobody overtakes"
+
+
+def started_now(provider: Provider) -> str:
+    """Its worker was started for the job before it in this moment."""
+    return f"a worker of {provider.name} is being started for the job before this one; this is next"
+
+
+def told(why: str | Verdict) -> str:
+    """A sentence that was said already, or the one that a verdict means."""
+    return why if isinstance(why, str) else sentence(why)
+
+
+def evicting(why: str | Verdict, worker_ids: Sequence[int]) -> str:
     """A verdict's sentence, and who is stopped to change it."""
+    text = told(why)
     if not worker_ids:
         return f"{text}; workers that are on their way out give back enough"
     return f"{text}; idle {'workers' if len(worker_ids) > 1 else 'worker'} {_listed(worker_ids)} make room for it now"
@@ -110,6 +142,10 @@ def disk_full(free_gib: float | None, reserve_gib: float) -> str:
         return "the free space of the state folder could not be read: nothing starts on an unknown disk"
     _, free, kept, _ = figures([free_gib], reserve_gib)
     return f"the disk of the state folder has {free} GiB free and {kept} GiB stay reserved; make room, then jobs go on"
+
+
+def _slug(waiting: Waiting) -> str:
+    return f"{waiting.slug}:{waiting.variant}" if waiting.variant else waiting.slug
 
 
 def _plain(value: float, decimals: int) -> str:

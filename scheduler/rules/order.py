@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 from scheduler.model.plan import Snapshot, Waiting, WorkerView
 from scheduler.rules import explain
-from scheduler.rules.admission import Claim, decide, hopeless
+from scheduler.rules.admission import Claim, Standing, leavers
 from scheduler.rules.placement import demand_of
 
 PRESENT = ("parked", "starting", "ready", "busy")
@@ -39,8 +39,10 @@ def line(snapshot: Snapshot, claims: Sequence[Claim]) -> Line:
     eligible: list[Waiting] = []
     excluded: dict[Key, tuple[str, str]] = {}
     tried: set[str] = set()
+    now = Standing(snapshot.machine, claims)
+    alone = Standing(snapshot.machine, claims, away=leavers(claims))
     for waiting in sorted(snapshot.waiting, key=lambda w: (-w.priority, w.job_id)):
-        closed = _excluded(snapshot, waiting, claims)
+        closed = _excluded(snapshot, waiting, now, alone)
         if closed is None and waiting.slug in snapshot.breakers:
             if waiting.slug in tried:
                 closed = ("breaker", explain.broken(snapshot.breakers[waiting.slug], name_of(waiting)))
@@ -80,7 +82,7 @@ def disk_low(snapshot: Snapshot) -> bool:
     return machine.disk_free_gib < machine.disk_reserve_gib
 
 
-def _excluded(snapshot: Snapshot, waiting: Waiting, claims: Sequence[Claim]) -> tuple[str, str] | None:
+def _excluded(snapshot: Snapshot, waiting: Waiting, now: Standing, alone: Standing) -> tuple[str, str] | None:
     name, key = name_of(waiting), (waiting.slug, waiting.variant)
     if snapshot.draining or snapshot.stopping:
         return (
@@ -100,10 +102,10 @@ def _excluded(snapshot: Snapshot, waiting: Waiting, claims: Sequence[Claim]) -> 
     if present(snapshot, key):
         return None
     demand = demand_of(provider)
-    verdict = decide(demand, snapshot.machine, claims)
-    if not verdict.admit and hopeless(demand, snapshot.machine, claims):
-        return verdict.ruling, explain.sentence(verdict)
-    return None
+    if alone.decide(demand).admit:
+        return None
+    verdict = now.decide(demand)
+    return None if verdict.admit else (verdict.ruling, explain.sentence(verdict))
 
 
 def _on_trial(snapshot: Snapshot, slug: str) -> bool:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from functools import lru_cache
 from itertools import combinations, islice
 
 from scheduler.model.machine import Machine
@@ -18,21 +20,29 @@ def demand_of(provider: Provider) -> Demand:
     return Demand(provider.slug, provider.variant, provider.policy, device_gib, provider.ram_gib, provider.count)
 
 
-def placements(demand: Demand, machine: Machine) -> tuple[dict[str, float], ...]:
+def placements(demand: Demand, machine: Machine) -> tuple[Mapping[str, float], ...]:
     """Pool -> GiB for each place, in the machine's order of devices; empty = this machine has no pool for it.
 
     Unified memory pays both budgets from one pool. On discrete devices each device of a worker gives the whole device
     budget, and host memory comes out of `host`. An undeclared device budget counts 0 here; its own gate refuses it.
     """
-    device_gib = demand.device_gib or 0.0
+    kinds = tuple((pool.id, pool.kind) for pool in machine.pools)
+    required = demand.policy == "required"
+    return _places(required, demand.device_gib or 0.0, demand.host_gib, max(1, demand.count), kinds)
+
+
+@lru_cache(maxsize=1024)
+def _places(
+    required: bool, device_gib: float, host_gib: float, count: int, kinds: tuple[tuple[str, str], ...]
+) -> tuple[Mapping[str, float], ...]:
     by_kind: dict[str, list[str]] = {}
-    for pool in machine.pools:
-        by_kind.setdefault(pool.kind, []).append(pool.id)
+    for pool, kind in kinds:
+        by_kind.setdefault(kind, []).append(pool)
     shared = by_kind.get("unified")
-    host = dict.fromkeys(by_kind.get("host", shared or [])[:1], demand.host_gib)
-    if not host or demand.policy != "required":
+    host = dict.fromkeys(by_kind.get("host", shared or [])[:1], host_gib)
+    if not host or not required:
         return (host,) if host else ()
     if shared:
-        return tuple({pool: device_gib + demand.host_gib} for pool in shared)
-    chosen = islice(combinations(by_kind.get("device", []), max(1, demand.count)), MOST)
+        return tuple({pool: device_gib + host_gib} for pool in shared)
+    chosen = islice(combinations(by_kind.get("device", []), count), MOST)
     return tuple({**dict.fromkeys(devices, device_gib), **host} for devices in chosen)

@@ -32,6 +32,27 @@ BOOT_ID = "simulated"
 
 
 @dataclass
+class Done:
+    """What became of a job, in seconds since the night began."""
+
+    admitted_s: float
+    start_s: float = 0.0
+    end_s: float = 0.0
+    worker_id: int = 0
+
+
+@dataclass
+class Loaded:
+    """What became of a worker; `to_s` None = it is still there."""
+
+    id: int
+    slug: str
+    from_s: float
+    ready_s: float
+    to_s: float | None = None
+
+
+@dataclass
 class SimHost:
     """`run_s(task)` says how long an attempt takes, `outcome(task)` how it ends; `load_s` by slug."""
 
@@ -43,6 +64,9 @@ class SimHost:
     run_s: Callable[[Task], float]
     outcome: Callable[[Task], Outcome] = lambda task: Outcome("ok")
     told: list[tuple[int, str]] = field(default_factory=list)
+    done: dict[int, Done] = field(default_factory=dict)
+    ended: dict[int, Done] = field(default_factory=dict)
+    loaded: dict[int, Loaded] = field(default_factory=dict)
     _due: list[tuple[float, int, HostEvent]] = field(default_factory=list)
     _order: int = 0
     _alive: dict[int, Park | Adopt] = field(default_factory=dict)
@@ -89,14 +113,17 @@ class SimHost:
 
     def go(self, worker_id: int) -> None:
         """The worker answers when its load time has passed."""
-        loading = self._alive[worker_id]
+        loading, now = self._alive[worker_id], self.clock.elapsed_s
+        self.loaded[worker_id] = Loaded(worker_id, loading.slug, now, now + self.load_s(loading.slug))
         self.after(self.load_s(loading.slug), Answered(worker_id, 2_000_000 + worker_id, float(worker_id)))
 
     def submit(self, task: Task) -> None:
         """The reply comes when the attempt's run time has passed."""
+        done = self.done.setdefault(task.job_id, Done(self.clock.elapsed_s))
+        done.start_s, done.worker_id = self.clock.elapsed_s, task.worker_id
         reply = json.dumps({"job": task.job_id}).encode()
-        done = Replied(task.worker_id, task.job_id, task.attempt, self.outcome(task), reply)
-        self.after(self.run_s(task), done)
+        reply_event = Replied(task.worker_id, task.job_id, task.attempt, self.outcome(task), reply)
+        self.after(self.run_s(task), reply_event)
 
     def stop(self, worker_id: int, grace_s: float, why: str) -> None:
         """A worker that is told to stop is gone at once, and so is what it was doing."""
@@ -110,6 +137,8 @@ class SimHost:
         self._due = [item for item in self._due if getattr(item[2], "worker_id", None) != worker_id]
         heapq.heapify(self._due)
         self._alive.pop(worker_id, None)
+        if worker_id in self.loaded:
+            self.loaded[worker_id].to_s = self.clock.elapsed_s
         self.after(0.0, Gone(worker_id, exit_code, "", why))
         self.after(0.0, Returned(worker_id, back=True))
 
@@ -128,6 +157,13 @@ class SimHost:
     def tell(self, job_id: int, state: str) -> None:
         """Keep what was told, for whoever looks."""
         self.told.append((job_id, state))
+        if state in ("admitted", "running"):
+            self.done.setdefault(job_id, Done(self.clock.elapsed_s))
+        elif state in ("queued", "held"):
+            self.done.pop(job_id, None)
+        elif job_id in self.done:
+            self.done[job_id].end_s = self.clock.elapsed_s
+            self.ended[job_id] = self.done[job_id]
 
     def close(self) -> None:
         """Nothing to let go of."""

@@ -14,8 +14,11 @@ from sqlalchemy.pool import StaticPool
 from scheduler import config
 
 
-def migrate(connection: sqlite3.Connection) -> None:
-    """Run all missing revisions in one transaction. Call it inside the turnstile, on a writer's connection."""
+def migrate(connection: sqlite3.Connection, to: str = "head") -> None:
+    """Run all missing revisions up to `to`, in one transaction.
+
+    Call it inside the turnstile, on a writer's connection.
+    """
     logging.getLogger("alembic").setLevel(logging.WARNING)
     engine = create_engine("sqlite://", creator=lambda: connection, poolclass=StaticPool)
     event.listen(engine, "begin", _begin)
@@ -23,7 +26,7 @@ def migrate(connection: sqlite3.Connection) -> None:
     settings.set_main_option("script_location", config.migrations_folder().replace("%", "%%"))
     with engine.begin() as tx:
         settings.attributes["connection"] = tx
-        command.upgrade(settings, "head")
+        command.upgrade(settings, to)
 
 
 def _begin(connection: Connection) -> None:

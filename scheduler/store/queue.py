@@ -8,7 +8,6 @@ How attempts end stands in `ending`.
 from __future__ import annotations
 
 import json
-from types import SimpleNamespace
 from typing import Any
 
 from sqlalchemy import Connection
@@ -20,20 +19,41 @@ from scheduler.store.ending import cancel_admitted, finish
 from scheduler.store.operator import hold, release, requeue
 
 __all__ = [
-    "admit", "bound", "cancel_admitted", "claim_warm", "close_heads", "due", "finish", "first", "heads", "hold",
-    "input_bytes", "json_object", "live", "next_due_at", "open_head", "pause", "paused", "progress", "release",
+    "admit", "bound", "cancel_admitted", "claim_warm", "claims", "due", "finish", "heads", "hold",
+    "input_bytes", "json_object", "last_submitted_at", "live", "next_due_at", "pause", "paused", "progress", "release",
     "requeue", "resume", "row", "send", "sent_at", "set_revision_blocks",
 ]  # fmt: skip
 
-FIRST = (
-    "SELECT * FROM jobs WHERE slug = :slug AND variant = :variant AND state = 'queued' AND blocked IS NULL"
-    " ORDER BY priority DESC, id LIMIT 1"
+OF_GROUP = (
+    "SELECT {} FROM jobs WHERE slug = {}.slug AND variant = {}.variant AND state = 'queued' AND blocked IS NULL"
+    " ORDER BY priority DESC, id LIMIT 1 OFFSET {}"
 )
-ELIGIBLE_GROUPS = "SELECT slug, variant, sum(n) AS n FROM depth WHERE state = 'queued' GROUP BY slug, variant"
-WAITING_GROUPS = "SELECT DISTINCT slug, variant FROM depth WHERE state IN ('queued', 'blocked')"
+HEADS = (
+    "SELECT j.id, j.slug, j.variant, j.priority, j.revision, j.submitted_at, j.head_since_at, g.n AS count,"
+    f" ({OF_GROUP.format('priority', 'g', 'g', 1)}) AS next_priority, ({OF_GROUP.format('id', 'g', 'g', 1)}) AS next_id"
+    " FROM (SELECT slug, variant, sum(n) AS n FROM depth WHERE state = 'queued' GROUP BY slug, variant) AS g"
+    f" JOIN jobs AS j ON j.id = ({OF_GROUP.format('id', 'g', 'g', 0)})"
+)
+MISMATCHED = (
+    "WITH known AS (SELECT json_extract(value, '$[0]') AS slug, json_extract(value, '$[1]') AS variant,"
+    " json_extract(value, '$[2]') AS revision FROM json_each(:known))"
+    " SELECT k.slug, k.variant, k.revision FROM known AS k WHERE"
+    " EXISTS (SELECT 1 FROM jobs WHERE slug = k.slug AND variant = k.variant AND state = 'queued'"
+    " AND blocked IS NULL AND revision < k.revision)"
+    " OR EXISTS (SELECT 1 FROM jobs WHERE slug = k.slug AND variant = k.variant AND state = 'queued'"
+    " AND blocked IS NULL AND revision > k.revision)"
+    " OR EXISTS (SELECT 1 FROM jobs WHERE slug = k.slug AND variant = k.variant AND state = 'queued'"
+    " AND blocked = 'revision' AND revision = k.revision)"
+)
+FOLLOWING = (
+    "SELECT priority, id FROM jobs WHERE slug = :slug AND variant = :variant AND state = 'queued' AND blocked IS NULL"
+    " ORDER BY priority DESC, id LIMIT 1 OFFSET 1"
+)
 LIVE = (
-    "SELECT * FROM jobs WHERE state IN ('held', 'admitted', 'running') AND state IN ('admitted', 'running') ORDER BY id"
+    "SELECT {} FROM jobs WHERE state IN ('held', 'admitted', 'running')"
+    " AND state IN ('admitted', 'running') ORDER BY id"
 )
+LAST_SUBMITTED = "SELECT submitted_at FROM jobs WHERE id = (SELECT max(id) FROM jobs)"
 BOUND = "SELECT * FROM jobs WHERE worker_id = :worker_id AND worker_id IS NOT NULL AND state IN ('admitted', 'running')"
 DUE = (
     "UPDATE jobs SET blocked = NULL, not_before_at = NULL WHERE state = 'queued' AND blocked IS NOT NULL"
@@ -54,21 +74,18 @@ SAME_REVISION = (
 
 
 def heads(tx: Connection) -> list[Any]:
-    """The first job that may start of each (slug, variant), with all its columns and `count`, how many there are.
+    """The first job that may start of each (slug, variant): what a plan sees of it.
 
-    Costs O(providers), whatever the length of the queue.
+    And `count`, how many there are; `next_priority` and `next_id` of the one behind it, None if it is the last. Costs
+    O(providers), whatever the length of the queue.
     """
-    found = []
-    for group in tx.exec_driver_sql(ELIGIBLE_GROUPS).all():
-        head = first(tx, group.slug, group.variant)
-        if head is not None:
-            found.append(SimpleNamespace(**{**head._mapping, "count": group.n}))
-    return found
+    return list(tx.exec_driver_sql(HEADS).all())
 
 
-def first(tx: Connection, slug: str, variant: str) -> Any:
-    """The first job of this provider that may start: by priority, then id. None if there is none."""
-    return tx.exec_driver_sql(FIRST, {"slug": slug, "variant": variant}).first()
+def last_submitted_at(tx: Connection) -> str | None:
+    """When the newest job was submitted, None if there never was one."""
+    found = tx.exec_driver_sql(LAST_SUBMITTED).scalar()
+    return None if found is None else str(found)
 
 
 def row(tx: Connection, job_id: int) -> Any:
@@ -88,7 +105,13 @@ def input_bytes(tx: Connection, job: Any) -> bytes | None:
 
 def live(tx: Connection) -> list[Any]:
     """The rows of all jobs that are admitted or running, by id."""
-    return list(tx.exec_driver_sql(LIVE).all())
+    return list(tx.exec_driver_sql(LIVE.format("*")).all())
+
+
+def claims(tx: Connection) -> list[Any]:
+    """Which attempt of which job is bound to which worker, by job id, and whether it was asked to be cancelled."""
+    columns = "id, state, attempt, worker_id, cancel_requested_at"
+    return list(tx.exec_driver_sql(LIVE.format(columns)).all())
 
 
 def bound(tx: Connection, worker_id: int) -> Any:
@@ -113,11 +136,9 @@ def set_revision_blocks(tx: Connection, revisions: dict[tuple[str, str], str]) -
     `revisions` by (slug, variant); a provider that is not in it is left as it is. Costs O(providers + changed).
     """
     changed = 0
-    for group in tx.exec_driver_sql(WAITING_GROUPS).all():
-        revision = revisions.get((group.slug, group.variant))
-        if revision is None:
-            continue
-        values = {"slug": group.slug, "variant": group.variant, "revision": revision}
+    known = json.dumps([[slug, variant, revision] for (slug, variant), revision in revisions.items()])
+    for group in tx.exec_driver_sql(MISMATCHED, {"known": known}).all():
+        values = dict(group._mapping)
         for statement in (OTHER_REVISION.format("<"), OTHER_REVISION.format(">"), SAME_REVISION):
             changed += tx.exec_driver_sql(statement, values).rowcount
     return changed
@@ -219,22 +240,6 @@ def progress(
         {"said": said, "id": job_id, "attempt": attempt},
     )
     return changed.rowcount == 1
-
-
-def open_head(tx: Connection, job_id: int, at: str) -> None:
-    """This job is the queue's head, from `at` on if it was not already."""
-    tx.exec_driver_sql(
-        "UPDATE jobs SET head_since_at = :at WHERE id = :id AND head_since_at IS NULL"
-        " AND state = 'queued' AND blocked IS NULL",
-        {"at": at, "id": job_id},
-    )
-
-
-def close_heads(tx: Connection, keep: tuple[int, ...] = ()) -> None:
-    """No job is the head any more, but those in `keep`."""
-    for head in tx.exec_driver_sql("SELECT id FROM jobs WHERE head_since_at IS NOT NULL").all():
-        if head.id not in keep:
-            tx.exec_driver_sql("UPDATE jobs SET head_since_at = NULL WHERE id = :id", {"id": head.id})
 
 
 def paused(tx: Connection) -> bool:

@@ -287,4 +287,21 @@ timings = _table(
     sqlite_with_rowid=False,
 )
 
+victims = _table(
+    "victims",
+    Column("job_id", INT, ForeignKey("jobs.id"), primary_key=True, nullable=False),
+    Column("worker_id", INT, ForeignKey("workers.id"), primary_key=True, nullable=False),
+    sqlite_with_rowid=False,
+)
+
+forecasts = _table(
+    "forecasts",
+    Column("slug", STR, primary_key=True, nullable=False),
+    Column("variant", STR, primary_key=True, nullable=False),
+    _must("starts_at", STR),
+    _must("run_s", REAL),
+    _must("workers", INT),
+    sqlite_with_rowid=False,
+)
+
 TRIGGERS = ("depth_insert", "depth_update", "depth_delete")

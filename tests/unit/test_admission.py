@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from scheduler.host.machine.snapshot import facts
 from scheduler.model.machine import Charge, Machine
-from scheduler.model.verdict import Verdict
+from scheduler.model.verdict import Demand, Verdict
 from scheduler.rules import never
-from scheduler.rules.admission import Claim, claims_of, confirm, decide, hopeless, rule
+from scheduler.rules.admission import Claim, claims_of, confirm, decide, leavers, rule
 from scheduler.rules.room import SLACK_GIB
 
 # The gates, in their order
@@ -188,6 +188,10 @@ def test_leases_without_a_worker_are_charged_whether_returning_or_leaked() -> No
     claims = claims_of(snapshot(lease(90, 20.0, "returning"), lease(91, 20.0, "leaked")))
     assert [(c.worker_id, c.gone, c.stays) for c in claims] == [(90, True, False), (91, True, True)]
     assert decide(demand(0.0, 23.0), machine(), claims).ruling == "pool_full"
+
+
+def hopeless(need: Demand, here: Machine, claims: list[Claim]) -> bool:
+    return not decide(need, here, claims, away=leavers(claims)).admit
 
 
 def test_it_is_hopeless_only_when_nothing_of_ours_could_help() -> None:

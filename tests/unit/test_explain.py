@@ -105,7 +105,7 @@ def test_cores_disk_and_a_kept_room_are_told_in_numbers() -> None:
     assert "runs alone" in explain.too_few_cores("boltz", 16, 6, 8)
     assert "4.99" in explain.disk_full(4.99, 5.0)
     assert "could not be read" in explain.disk_full(None, 5.0)
-    assert "job 7 of af3" in explain.reserved("boltz", waiting("af3", 7), "af3")
+    assert "job 7 of af3" in explain.reserved("boltz", waiting("af3", 7))
 
 
 def test_a_provider_without_a_manifest_or_an_environment_says_what_to_do() -> None:

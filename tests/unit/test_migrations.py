@@ -136,7 +136,10 @@ def test_an_upgrade_backs_up_migrates_and_keeps_every_job(tmp_path: Path, reques
     kept = engine.upgrade(paths)
     assert kept is not None and os.path.dirname(kept) == paths.backups
     old = sqlite3.connect(kept)
-    assert old.execute("SELECT count(*), (SELECT version_num FROM alembic_version) FROM jobs").fetchone() == (3, "0001")
+    assert old.execute("SELECT count(*), (SELECT version_num FROM alembic_version) FROM jobs").fetchone() == (
+        3,
+        connection.REVISIONS[-2],
+    )
     old.close()
     assert asked(paths, "SELECT count(*), (SELECT motto FROM queue) FROM jobs") == [(3, "more")]
     assert engine.upgrade(paths) is None
@@ -153,19 +156,34 @@ def test_an_upgrade_that_fails_leaves_the_old_database(tmp_path: Path, request: 
     with pytest.raises(RuntimeError, match="half way"):
         engine.upgrade(paths)
     assert asked(paths, "SELECT name, sql FROM sqlite_schema ORDER BY name") == before
-    assert asked(paths, "SELECT version_num FROM alembic_version") == [("0001",)]
+    assert asked(paths, "SELECT version_num FROM alembic_version") == [(connection.REVISIONS[-2],)]
 
 
 def test_going_back_to_an_earlier_schedq_is_refused(tmp_path: Path) -> None:
     paths = Paths(str(tmp_path / "queue"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(connection, "REVISIONS", ("0001",))
-        submitted(paths)
+    submitted(paths)
     with writing(paths) as db:
         db.execute("UPDATE alembic_version SET version_num = '9999'")
     with pytest.raises(NewerSchema, match="schema 9999"):
         engine.upgrade(paths)
     assert os.listdir(paths.backups) == []
+
+
+@pytest.mark.parametrize("older", connection.REVISIONS[:-1])
+def test_a_queue_of_each_earlier_revision_is_brought_up_with_its_jobs(tmp_path: Path, older: str) -> None:
+    paths = Paths(str(tmp_path / "queue"))
+    submitted(paths)
+    os.remove(paths.database)
+    db = sqlite3.connect(paths.database, isolation_level=None)
+    migrate(db, older)
+    db.execute(
+        "INSERT INTO jobs (slug, user, host_id, submitted_at, state, input)"
+        " VALUES ('boltz', 'ann', 'here', '2026-01-01T00:00:00.000000Z', 'queued', x'7b7d')"
+    )
+    db.close()
+    engine.upgrade(paths)
+    assert asked(paths, "SELECT slug, state FROM jobs") == [("boltz", "queued")]
+    assert asked(paths, "SELECT version_num FROM alembic_version") == [(connection.REVISIONS[-1],)]
 
 
 def test_an_upgrade_makes_a_queue_where_there_is_none(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from scheduler.config import Paths
 from scheduler.errors import Fenced, IllegalTransition, NoSuchJob, Refused, UsageError
 from scheduler.model.outcome import Outcome
 from scheduler.model.states import JOB, LATE, SAME, SAYS
-from scheduler.store import ending, engine, events, intake, peek, queue, reasons, results, timings, workers
+from scheduler.store import ending, engine, events, heads, intake, peek, queue, reasons, results, timings, workers
 from scheduler.store.engine import Store
 
 OK = Outcome("ok", "", 0)
@@ -56,8 +56,6 @@ def test_the_head_of_each_provider_is_the_first_by_priority_then_id(paths: Paths
     intake.submit(paths, [row(), row(priority=5), row(priority=5), row(slug="esm"), row(slug="esm", state="held")])
     with store.read() as tx:
         assert [(head.slug, head.id, head.count) for head in queue.heads(tx)] == [("boltz", 2, 3), ("esm", 4, 1)]
-        assert queue.first(tx, "boltz", "").id == 2
-        assert queue.first(tx, "boltz", "big") is None
 
 
 def test_a_claim_raises_the_attempt_and_leaves_the_line(paths: Paths, store: Store) -> None:
@@ -271,22 +269,21 @@ def test_another_revision_blocks_and_the_pinned_one_frees(paths: Paths, store: S
         assert queue.set_revision_blocks(tx, {("boltz", ""): "r1"}) == 0
         assert [(head.id, head.count) for head in queue.heads(tx)] == [(1, 1), (4, 1)]
         assert queue.set_revision_blocks(tx, {("boltz", ""): "r2"}) == 2
-        assert queue.first(tx, "boltz", "").id == 3
         assert queue.due(tx, LATER) == 0
 
 
 def test_a_head_keeps_its_first_moment_and_loses_it_when_it_leaves_the_line(paths: Paths, store: Store) -> None:
     submitted(paths, 3)
     with store.write() as tx:
-        queue.open_head(tx, 1, AT)
-        queue.open_head(tx, 1, SOON)
+        heads.open_head(tx, 1, AT)
+        heads.open_head(tx, 1, SOON)
         assert queue.row(tx, 1).head_since_at == AT
         queue.admit(tx, 1, worker(tx), 1, SOON)
         queue.finish(tx, 1, 1, "give_back", Outcome("interrupted"), SOON)
         assert queue.row(tx, 1).head_since_at is None
         for job_id in (1, 2, 3):
-            queue.open_head(tx, job_id, AT)
-        queue.close_heads(tx, keep=(2,))
+            heads.open_head(tx, job_id, AT)
+        heads.close_heads(tx, keep=(2,))
         assert [queue.row(tx, job_id).head_since_at for job_id in (1, 2, 3)] == [None, AT, None]
 
 

@@ -1,0 +1,88 @@
+"""Who is first on each placement, and what a head gets once its window has closed (P7).
+
+The bound: a closed head is sent no later than the latest of its closing, the end of what ran then, and its victims'
+memory being back, plus its own load. Nothing new starts on what is kept for it, its victims are sent nothing, and each
+of them runs at most one job more; so it fits when they have ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from scheduler.model.plan import Head, Waiting, WorkerView
+from scheduler.rules.admission import Claim, decide
+from scheduler.rules.closing import Reservation, choose, lanes, lanes_of, reserve
+from scheduler.rules.desk import Desk
+from scheduler.rules.eviction import evictable
+from scheduler.rules.order import PRESENT
+from scheduler.rules.placement import demand_of
+
+
+def heads(desk: Desk) -> list[Head]:
+    """The heads of this tick, first to last: whoever is first for a device that nobody before could use, and whoever
+    was a head before a higher priority came."""
+    taken: set[str] = set()
+    found = []
+    reserved = {each.head.job_id: each for each in desk.reserved}
+    everywhere = {pool.id for pool in desk.snapshot.machine.pools}
+    for waiting in desk.eligible:
+        if taken >= everywhere and waiting.head_for_s is None:
+            continue
+        kept = reserved.get(waiting.job_id)
+        if kept is not None and kept.claim.charges:
+            here = lanes_of(kept.claim.charges)
+        else:
+            here = lanes(demand_of(desk.provider((waiting.slug, waiting.variant))), desk.snapshot.machine)
+        if here - taken or waiting.head_for_s is not None:
+            victims = tuple(sorted(kept.victims)) if kept is not None and kept.victims is not None else None
+            found.append(Head(waiting.job_id, victims))
+        taken |= here
+    return found
+
+
+def serve_closed(desk: Desk) -> bool:
+    """Start every closed head that fits, make its room where that is possible now, and keep it where it is not.
+
+    Whether one was started.
+    """
+    desk.reserved = []
+    for waiting in desk.eligible:
+        if not desk.closed(waiting) or (waiting.slug, waiting.variant) in desk.making:
+            continue
+        threads = desk.provider((waiting.slug, waiting.variant)).threads
+        if not desk.absent(waiting):
+            if desk.free(waiting) is not None:
+                desk.reserved.append(Reservation(waiting, frozenset(), Claim(0, waiting.slug, {}), threads))
+            continue
+        if desk.start(waiting):
+            return True
+        chosen = _victims(desk, waiting)
+        ready = [worker for worker in chosen or () if evictable(worker) and worker.id not in desk.sent]
+        dry = desk.dry()
+        if not desk.make_room(waiting, [*dry, *(worker for worker in ready if worker not in dry)]):
+            back = desk.returning()
+            demand = demand_of(desk.provider((waiting.slug, waiting.variant)))
+            machine, claims = desk.snapshot.machine, desk.all_claims(waiting)
+            desk.reserved.append(reserve(waiting, demand, machine, claims, chosen, back, threads))
+    return False
+
+
+def _victims(desk: Desk, waiting: Waiting) -> Sequence[WorkerView] | None:
+    """The set that was fixed when its window closed, or the one that is fixed now.
+
+    A set of which nobody is left, and whose memory did not suffice because of others than ours, is chosen anew.
+    """
+    taken = {worker_id for each in desk.reserved for worker_id in each.victims or ()}
+    spare = taken | desk.leaving
+    offered = [w for w in desk.living if w.state in PRESENT and not w.pinned and w.id not in spare]
+    if waiting.victims is not None:
+        left = [worker for worker in desk.living if worker.id in waiting.victims and worker.state in PRESENT]
+        left = [worker for worker in left if worker.id not in desk.leaving]
+        if left:
+            return left
+    demand = demand_of(desk.provider((waiting.slug, waiting.variant)))
+    machine, claims = desk.snapshot.machine, desk.all_claims(waiting)
+    back = desk.returning()
+    if decide(demand, machine, claims, away=back).admit:
+        return []
+    return choose(demand, machine, claims, offered, back, desk.end_cost_s)

@@ -1,0 +1,50 @@
+"""When each provider's waiting jobs are expected to be sent: what `status` and `schedq plan` show."""
+
+from __future__ import annotations
+
+from scheduler.model.plan import Predict, Snapshot
+from scheduler.rules.desk import Desk
+from scheduler.rules.forecast import Leaving, unfold
+
+
+def predict(snapshot: Snapshot) -> list[Predict]:
+    """One forecast for each provider whose jobs wait for room or for their worker, in the order of the line.
+
+    A provider that nothing can start now (paused, broken, not installed, refused by others than ours) has none.
+    """
+    desk = Desk(snapshot)
+    rooms = desk.rooms()
+    leaving = [each for _, each in desk.running_dry(rooms)]
+    groups = []
+    for waiting in desk.eligible:
+        key = (waiting.slug, waiting.variant)
+        if key in desk.making:
+            group = desk.group(waiting, rooms)
+            leaving.append(Leaving(group.lasts_s, group.places[0] if group.places else ()))
+        elif desk.absent(waiting):
+            groups.append(desk.group(waiting, rooms))
+    rank = {key: n for n, key in enumerate(desk.order)}
+    groups.sort(key=lambda group: (rank.get(group.key, len(rank)), *group.first))
+    head = desk.head
+    future = unfold(
+        rooms.free,
+        leaving,
+        groups,
+        (head.slug, head.variant) if head is not None and desk.absent(head) else None,
+        desk.closes_in_s(head) if head is not None else 0.0,
+    )
+    found = []
+    for waiting in desk.eligible:
+        key = (waiting.slug, waiting.variant)
+        workers = desk.present(waiting)
+        load_s, run_s = desk.expected.load_s(key), desk.expected.run_s(key)
+        if workers:
+            soonest = min(desk.rest_s(worker) for worker in workers)
+            found.append(Predict(*key, soonest, run_s, len(workers)))
+        elif key in desk.started:
+            found.append(Predict(*key, load_s + run_s, run_s, 1))
+        elif key in desk.making:
+            found.append(Predict(*key, load_s, run_s, 1))
+        elif key in future.starts_s:
+            found.append(Predict(*key, future.starts_s[key] + load_s, run_s, 1))
+    return found
