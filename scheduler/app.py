@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import fcntl
 import logging
 import logging.handlers
 import os
@@ -11,8 +10,9 @@ import signal
 import sys
 
 from scheduler import clock as clocks
-from scheduler.config import Paths, Settings, manifest_folders
-from scheduler.errors import SchedqError, TakenOver, Temporary
+from scheduler import locks, wake
+from scheduler.config import Paths, Settings, envs, manifest_folders
+from scheduler.errors import Displaced, SchedqError, TakenOver, Temporary
 from scheduler.host.local import LocalHost
 from scheduler.host.workers import tree
 from scheduler.loop import Loop
@@ -29,33 +29,53 @@ class SchedulerLock:
     """One scheduler a queue: a kernel lock on a directory, gone with its holder."""
 
     def __init__(self, paths: Paths) -> None:
-        os.makedirs(paths.lock_scheduler, mode=0o700, exist_ok=True)
-        self._fd = os.open(paths.lock_scheduler, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            os.close(self._fd)
-            raise Temporary(f"a scheduler already runs for {paths.home}; `schedq status` shows it") from None
+        """Temporary if another scheduler has it; who only looks whether one does is waited out."""
+        self._folder = paths.lock_scheduler
+        os.makedirs(self._folder, mode=0o700, exist_ok=True)
+        fd = locks.take(paths.lock_scheduler)
+        if fd is None:
+            raise Temporary(_taken(paths))
+        self._fd = fd
+
+    def stands(self) -> bool:
+        """Whether what is locked is still the queue's: False once its folder was removed, or another is there."""
+        with contextlib.suppress(OSError):
+            return os.path.samestat(os.fstat(self._fd), os.stat(self._folder))
+        return False
 
     def release(self) -> None:
         """Let the next scheduler in."""
-        os.close(self._fd)
+        locks.let_go(self._fd)
 
 
-def run(paths: Paths, settings: Settings, *, version: str, auto_down_s: float | None = None) -> int:
+def _taken(paths: Paths) -> str:
+    if wake.scheduler_runs(paths):
+        return f"a scheduler already runs for {paths.home}; `schedq status` shows it"
+    pid = locks.holder(paths.lock_scheduler)
+    who = f"process {pid} ({locks.command(pid)})" if pid else "somebody"
+    return f"{who} kept the scheduler's lock of {paths.home} for {locks.PROBED_S:g} s; nothing was started; try again"
+
+
+def run(
+    paths: Paths, settings: Settings, *, version: str, auto_down_s: float | None = None, drain: bool = False
+) -> int:
     """Be this queue's scheduler until told to go; the exit status.
 
-    `auto_down_s`: end by itself that long after the last job and worker (a scheduler that `run` started).
+    `auto_down_s`: end by itself that long after the last job and worker (a scheduler that `run` started). `drain`: it
+    only brings down what another left, is about to go from its first tick on and starts nothing.
     """
     umask = os.umask(0o077)
     lock = SchedulerLock(paths)
     try:
-        return _serve(paths, settings, version, auto_down_s, umask)
+        return _serve(paths, settings, version, auto_down_s, umask, lock, drain=drain)
     finally:
         lock.release()
 
 
-def _serve(paths: Paths, settings: Settings, version: str, auto_down_s: float | None, umask: int) -> int:
+def _serve(
+    paths: Paths, settings: Settings, version: str, auto_down_s: float | None, umask: int, lock: SchedulerLock, *,
+    drain: bool,
+) -> int:  # fmt: skip
     from scheduler.store.engine import upgrade
 
     upgrade(paths)
@@ -77,26 +97,36 @@ def _serve(paths: Paths, settings: Settings, version: str, auto_down_s: float | 
         "since_at": clocks.now_at(),
         "home": paths.home,
         "manifests": manifest_folders(),
+        "envs": envs(),
     }
-    host = LocalHost(paths, settings, queue_id=queue_id, about=about, umask=umask)
+    host = LocalHost(paths, settings, queue_id=queue_id, host_id=host_id, about=about, umask=umask, owned=lock.stands)
     orders = Orders(settings.seconds("overtake"), strict=settings.flag("strict"))
     loop = Loop(store, host, clock, Identity(epoch, host_id, queue_id), orders)
     _on_signals(host)
+    if drain:
+        host.emit(Asked("down"))
     try:
         host.open()
         loop.recover()
-        while loop.tick():
+        while loop.tick(0.0 if host.idles else None):
             idle_s = clock.monotonic_s() - loop.last_activity
-            if auto_down_s is not None and idle_s > auto_down_s:
+            idle = auto_down_s is not None and idle_s > auto_down_s
+            if idle and host.idles:  # it was said, and the queue was looked at once more since
                 log.info("nothing to do for %.0f s: this scheduler was started for one run and ends", idle_s)
                 break
+            host.idles = idle
     except TakenOver as error:
         log.warning("another scheduler has taken over: %s", error)
         return 0
+    except Displaced as error:
+        log.error("%s: this scheduler has nothing to serve any more and ends", error)
     except BaseException:
         log.exception("the scheduler ends on an error; workers go on, `schedq up` adopts them")
         raise
     finally:
+        if not lock.stands():
+            host.vacate()
+            os._exit(Displaced.exit_code)  # closing the old database would remove the new one's -wal, by its name
         host.close()
         with contextlib.suppress(SchedqError), store.write() as tx:
             schedulers.end(tx, epoch, clocks.now_at())

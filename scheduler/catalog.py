@@ -24,10 +24,8 @@ FORMAT = 1
 SETTLED_S = 0.05
 """A file changed this recently may change again within the clock's own step: what was read of it is not kept."""
 
-MADE_BY = tuple(
-    os.path.join(os.path.dirname(os.path.abspath(__file__)), f"{name}.py")
-    for name in ("catalog", "compile", "declaration", "layers", "manifest", "revision", "schema", "validators")
-)
+LOOKS = 3
+"""How often manifests are read when they change meanwhile: an editor may be half way through them."""
 
 
 class Catalog:
@@ -94,16 +92,29 @@ def load(paths: Paths) -> Catalog:
         return Catalog(kept["providers"], kept["broken"], folders)
     from scheduler import manifest
 
-    begun_ns = int(clock.now_s() * 1e9)
-    seen = cache.Seen()
-    for each in MADE_BY:
-        seen.look(each)
-    providers, broken = manifest.compiled(paths.cache, seen)
-    if _settled(seen.signatures, begun_ns):
-        made = {"key": key, "seen": seen.signatures, "providers": providers, "broken": broken}
+    for _ in range(LOOKS):
+        begun_ns = int(clock.now_s() * 1e9)
+        seen = cache.Seen()
+        for each in made_by():
+            seen.look(each)
+        providers, broken = manifest.compiled(paths.cache, seen)
+        if not seen.changed():
+            break
+    if _settled(seen.signatures, begun_ns) and not seen.changed():
+        made = {"key": key, "seen": seen.kept(), "providers": providers, "broken": broken}
         if cache.put(path, json.dumps(made).encode()):
             _sweep(paths.cache, providers, begun_ns)
     return Catalog(providers, broken, folders)
+
+
+def made_by() -> list[str]:
+    """The modules that a catalog is made by: another version of one makes another catalog."""
+    here = os.path.dirname(os.path.abspath(__file__))
+    found = [os.path.join(here, f"{name}.py") for name in ("catalog", "manifest", "settable", "tomlfile", "readable")]
+    for room in ("declared", "inputs"):
+        folder = os.path.join(here, room)
+        found += sorted(os.path.join(folder, name) for name in os.listdir(folder) if name.endswith(".py"))
+    return found
 
 
 def _key(folders: list[str]) -> list[Any]:

@@ -15,7 +15,8 @@ from __future__ import annotations
 
 import os
 
-from scheduler import outputs, wake
+from scheduler import given, outputs, wake
+from scheduler.absence import Absence
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths
 from scheduler.errors import (
@@ -33,23 +34,26 @@ from scheduler.store import intake, peek
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable, Iterator, Sequence
+    from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
-    Input = dict[str, Any] | list[Any] | bytes | str
+    from scheduler.given import Input, Params
+
+    Path = str | os.PathLike[str]
 
 ENDED = ("succeeded", "failed", "cancelled", "timed_out", "refused")
-GIVEN = "input.json"
-"""What an input that is a JSON value is called, where a worker wants a file."""
 HEARD_S, UNHEARD_S, WATCHED_AT_ONCE = 5.0, 1.0, 2000
 
 
 class Client:
     """One queue, as a program uses it. `home` is its folder; SCHEDQ_HOME or the user's own unless given."""
 
-    def __init__(self, home: str | None = None) -> None:
-        self.paths = Paths(home)
+    def __init__(self, home: Path | None = None) -> None:
+        self.paths = Paths(given.path("home", home))
+        self.moved: list[tuple[str, str]] = []
+        """What the last submission moved aside: each destination, and where what was there lies since."""
         self._line: wake.Line | None = None
+        self._absence = Absence(self.paths)
 
     def close(self) -> None:
         """Let go of the line to the scheduler. The client can still be used."""
@@ -67,6 +71,8 @@ class Client:
         """What a provider declares. UnknownProvider names the nearest; BrokenManifest file, key and fix."""
         from scheduler import catalog
 
+        if not given.text("slug", slug):
+            raise given.refusal("slug", slug, "a provider's name, as `schedq providers list` shows them")
         return catalog.load(self.paths).spec(slug)
 
     def submit(
@@ -74,28 +80,29 @@ class Client:
         slug: str,
         input: Input,
         *,
-        params: dict[str, Any] | Sequence[str] = (),
+        params: Params = None,
         name: str = "",
         priority: int = 0,
         key: str = "",
         batch: str = "",
         timeout_s: float | None = None,
-        out: str = "",
+        out: Path = "",
         overwrite: bool = False,
     ) -> int:
         """Queue one job, durably; its id. `input` is a path, the bytes of a file, or a JSON document.
 
         `out` may hold {name} {id} {slug} {batch}. The same `key` is the same job: its id comes back, nothing is
-        queued. Raises UnknownProvider, InvalidInput, Refused (never fits, destination), Temporary (locked, full).
+        queued. Raises UsageError (an argument is not what it must be), UnknownProvider, InvalidInput, Refused (never
+        fits, destination), Temporary (locked, full).
         """
         return self.submit_many(
             slug, [input], params=params, name=name, priority=priority, key=key, batch=batch, timeout_s=timeout_s,
             out=out, overwrite=overwrite,
         )[0]  # fmt: skip
 
-    def submit_many(self, slug: str, inputs: Iterable[Input], **given: Any) -> list[int]:
+    def submit_many(self, slug: str, inputs: Iterable[Input], **options: Any) -> list[int]:
         """Queue one job for each input, all or none; their ids in order. Options as of `submit`."""
-        return self.enqueue(self.checked(slug, inputs, **given))
+        return self.enqueue(self.checked(slug, inputs, **options))
 
     def checked(
         self,
@@ -103,13 +110,13 @@ class Client:
         inputs: Iterable[Input],
         *,
         spec: dict[str, Any] | None = None,
-        params: dict[str, Any] | Sequence[str] = (),
+        params: Params = None,
         name: str = "",
         priority: int = 0,
         key: str = "",
         batch: str = "",
         timeout_s: float | None = None,
-        out: str = "",
+        out: Path = "",
         overwrite: bool = False,
     ) -> list[dict[str, Any]]:
         """The rows that these requests would be, every input checked and nothing written; every bad one is named.
@@ -119,12 +126,14 @@ class Client:
         from scheduler import request
 
         spec = spec or self.spec(slug)
+        name, key, batch = given.text("name", name), given.text("key", key), given.text("batch", batch)
+        out, overwrite, priority = given.path("out", out), given.flag("overwrite", overwrite), _priority(priority)
+        timeout_s, sources = given.attempt_s(timeout_s), given.inputs(inputs)
         self._refuse_never(spec)
         try:
-            values = request.parameters(spec, _assignments(params))
+            values = request.parameters(spec, given.assignments(params))
         except UsageError as error:
-            raise _of_params(error) if isinstance(params, dict) else error from None
-        sources = list(inputs)
+            raise given.of_params(error) if isinstance(params, dict) else error from None
         if len(sources) > 1 and (key or name):
             raise UsageError(
                 f"{'--key' if key else '--name'} is one job's, and {len(sources)} inputs were given; use --batch"
@@ -133,16 +142,16 @@ class Client:
         faults: list[tuple[str, SchedqError]] = []
         for source in sources:
             try:
-                data, input_name, folder = _read(source)
-                row = request.check(spec, data, input_name, folder, values, self.paths)
+                data, input_name, folder, shown = given.source(source)
+                row = request.check(spec, data, input_name, folder, values, self.paths, shown)
             except SchedqError as error:
-                faults.append((source, error) if isinstance(source, str) else ("the input", _of_input(error)))
+                faults.append((source if isinstance(source, str) else "the input", error))
                 continue
             row["data"] = data
             row["name"] = name or os.path.splitext(row["input_name"])[0]
             rows.append(row)
         if faults:
-            raise _all_of(faults, len(sources))
+            raise given.all_of(faults, len(sources))
         common = {
             "slug": spec["slug"], "variant": spec["variant"], "revision": spec["revision"],
             "priority": priority, "batch": batch or None, "key": key or None, "timeout_s": timeout_s,
@@ -152,18 +161,14 @@ class Client:
         for row in rows:
             row.update(common)
             row["out"] = outputs.destination(out, row["slug"], row["name"], batch) if out else None
-        outputs.refuse_taken(rows, may_exist=overwrite or bool(key))
-        if key and overwrite and peek.with_key(self.paths, key) is not None:
-            rows[0]["overwrite"] = False
+        outputs.refuse_taken(rows, self.paths.home, may_exist=overwrite or bool(key))
         return rows
 
     def enqueue(self, rows: list[dict[str, Any]], say: Callable[[list[int]], None] | None = None) -> list[int]:
         """Write checked rows, all or none, and tell the scheduler; their ids, durable when this returns.
 
-        `say` is given the ids while the signals that end a process are still held back. What is at a destination
-        that may be overwritten is moved aside first.
+        `say` is given the ids while the signals that end a process are still held back.
         """
-        moved = [outputs.set_aside(row["out"]) for row in rows if row["overwrite"] and row["out"]]
         done: list[int] = []
 
         def told(ids: list[int]) -> None:
@@ -172,48 +177,57 @@ class Client:
                 say(ids)
 
         try:
-            return intake.submit(self.paths, rows, told)
+            self.moved = []
+            return intake.submit(self.paths, rows, told, moved=self.moved)
         finally:
             if done:
                 wake.nudge(self.paths)
-            else:
-                for out, aside in filter(None, moved):
-                    os.rename(aside, out)
 
     def status(self, id: int | None = None) -> dict[str, Any]:
         """The whole queue as `schedq status --json` shows it, or one job as `schedq show ID --json` does."""
-        return peek.status(self.paths) if id is None else peek.job(self.paths, id)
+        return peek.status(self.paths) if id is None else peek.job(self.paths, given.job_id(id))
 
-    def cancel(self, ids: Sequence[int]) -> list[tuple[int, str, str]]:
+    def cancel(self, ids: int | Iterable[int]) -> list[tuple[int, str, str]]:
         """Ask that jobs end: per job its id, its state before and its state now (a running one stays `running`)."""
-        changed = intake.cancel(self.paths, list(ids))
+        changed = intake.cancel(self.paths, given.job_ids(ids))
         wake.nudge(self.paths)
         return changed
 
     def result(self, id: int, pointer: str | None = None) -> Any:
-        """A job's reply, or the part at a JSON pointer. Temporary while it has not ended, JobFailed if it failed."""
+        """A job's reply, or the part at a JSON pointer. Temporary while it has not ended, JobFailed if it failed.
+
+        A job that failed because its outputs could not be put at their destination has its reply all the same.
+        """
         import json
 
+        pointer = None if pointer is None else given.text("pointer", pointer)
         reply, _destination, _job = self.reply(id)
         value = json.loads(reply)
         return value if pointer is None else at_pointer(value, pointer)
 
     def reply(self, id: int) -> tuple[bytes, str, dict[str, Any]]:
-        """A succeeded job's reply as the worker gave it, the folder of its outputs ("" = none), and the job."""
-        reply, folder, job = peek.result(self.paths, id)
+        """A job's reply as the worker gave it, the folder of its outputs ("" = none), and the job.
+
+        Temporary while it has not ended; JobFailed, Refused or AcceleratorAbsent if it ended without a reply.
+        """
+        reply, folder, job = peek.result(self.paths, given.job_id(id))
         if job["state"] not in ENDED:
             raise Temporary(f"job {id} is {job['state']} and has no result yet; schedq wait {id}")
-        if job["state"] != "succeeded":
+        if job["state"] != "succeeded" and (job["state"] != "failed" or reply is None):
             raise failure(job, self.paths)
         return reply if reply is not None else b"null", folder or "", job
 
-    def wait(self, ids: Sequence[int], timeout_s: float | None = None) -> dict[int, str]:
-        """Wait until all have ended; the state of each. WaitTimedOut when the time is over; never cancels."""
+    def wait(self, ids: int | Iterable[int], timeout_s: float | None = None) -> dict[int, str]:
+        """Wait until all have ended; the state of each. Never cancels.
+
+        WaitTimedOut when the time is over, SchedulerDown when no scheduler runs that could end them (`schedq up`).
+        """
         return dict(self.ended(ids, timeout_s))
 
-    def ended(self, ids: Sequence[int], timeout_s: float | None = None) -> Iterator[tuple[int, str]]:
+    def ended(self, ids: int | Iterable[int], timeout_s: float | None = None) -> Iterator[tuple[int, str]]:
         """Each job as it ends, with its state; told by the scheduler, looked up once a second where none answers."""
-        open_ids = dict.fromkeys(ids)
+        open_ids = dict.fromkeys(given.job_ids(ids))
+        timeout_s = given.seconds("timeout_s", timeout_s)
         until = None if timeout_s is None else monotonic_s() + timeout_s
         while open_ids:
             listening = self._watch(list(open_ids))
@@ -221,6 +235,8 @@ class Client:
                 if state in ENDED:
                     del open_ids[job_id]
                     yield job_id, state
+            if open_ids:
+                self._absence.check(list(open_ids), heard=listening)
             look_at = monotonic_s() + (HEARD_S if listening else UNHEARD_S)
             while open_ids:
                 now = monotonic_s()
@@ -246,19 +262,18 @@ class Client:
         return self._line.hear(timeout_s) or {}
 
     def _watch(self, ids: list[int]) -> bool:
-        """Ask to be told of these jobs; whether the scheduler said that it will."""
+        """Ask to be told of these jobs; whether the scheduler said that it will, of every one."""
         if self._line is None:
             self._line = wake.Line(self.paths)
-        if not all(
-            self._line.say(op="watch", jobs=ids[at : at + WATCHED_AT_ONCE])
-            for at in range(0, len(ids), WATCHED_AT_ONCE)
-        ):
+        parts = [ids[at : at + WATCHED_AT_ONCE] for at in range(0, len(ids), WATCHED_AT_ONCE)]
+        if not all(self._line.say(op="watch", jobs=part) for part in parts):
             return False
         until = monotonic_s() + 1.0
-        while (left := until - monotonic_s()) > 0:
-            if "watching" in self._hear(left):
-                return len(ids) <= WATCHED_AT_ONCE
-        return False
+        kept: list[int] = []
+        while len(kept) < len(parts) and (left := until - monotonic_s()) > 0:
+            told = self._hear(left).get("watching")
+            kept += [told] if isinstance(told, int) else []
+        return sum(kept) == len(ids)
 
     def _refuse_never(self, spec: dict[str, Any]) -> None:
         ruling, text = never.ruling(spec, peek.facts(self.paths) or {})
@@ -269,43 +284,8 @@ class Client:
             )
 
 
-def _assignments(params: dict[str, Any] | Sequence[str]) -> list[str]:
-    if not isinstance(params, dict):
-        return list(params)
-    import json
-
-    return [f"{key}={value if isinstance(value, str) else json.dumps(value)}" for key, value in params.items()]
-
-
-def _read(source: Input) -> tuple[bytes, str, str | None]:
-    from scheduler import request
-
-    if isinstance(source, str):
-        return request.read(source)
-    if isinstance(source, bytes):
-        return source, "input", None
-    import json
-
-    return json.dumps(source).encode(), GIVEN, None
-
-
-def _of_input(error: SchedqError) -> SchedqError:
-    """The same refusal of an input that came as a value and has no file's name."""
-    return type(error)(str(error).replace(GIVEN, "the input"))
-
-
-def _of_params(error: UsageError) -> UsageError:
-    """The same refusal of parameters that came as a dict and not as words of a command line."""
-    return type(error)(str(error).replace("--param ", "params: ").replace("with --param", "to params"))
-
-
-def _all_of(faults: list[tuple[str, SchedqError]], count: int) -> SchedqError:
-    if count == 1:
-        return faults[0][1]
-    lines = [f"{len(faults)} of {count} inputs cannot be queued, so none was:"]
-    lines += [f"  {error}" if source in str(error) else f"  {source}: {error}" for source, error in faults]
-    kind = UsageError if any(isinstance(error, UsageError) for _source, error in faults) else type(faults[0][1])
-    return kind("\n".join(lines))
+def _priority(value: object) -> int:
+    return given.whole("priority", value)
 
 
 def not_ended(ids: list[int], timeout_s: float | None) -> str:

@@ -8,49 +8,30 @@ from __future__ import annotations
 
 import os
 
+from scheduler import readable
 from scheduler.errors import UsageError
+from scheduler.settable import ABOUT as ABOUT
+from scheduler.settable import DEFAULTS as DEFAULTS
+from scheduler.settable import LONGEST_S as LONGEST_S
+from scheduler.settable import SHORTEST_S as SHORTEST_S
+from scheduler.settable import duration_s as duration_s
+from scheduler.settable import nearest, needed, shown
 
-DEFAULTS: dict[str, object] = {
-    "overtake": "900s",
-    "strict": False,
-    "reserve_unified_gib": 4.0,
-    "reserve_host_gib": 2.0,
-    "reserve_device_gib": 0.5,
-    "unified": "auto",
-    "inputs_copy_max_gib": 2.0,
-    "input_max_mib": 64,
-    "disk_reserve_gib": 5.0,
-    "log_max_mib": 64,
-    "auto_down": "15m",
-    "allow_network_filesystem": False,
-}
+OURS = ("home", "envs", "manifests", "debug", "worker")
+"""What SCHEDQ_ variables are about that are no settings."""
 
-UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
+SYSTEM_FILE = "/etc/schedq/config.toml"
 
 
-def duration_s(text: str, what: str = "duration") -> float:
-    """A duration with its unit (`90s`, `2h`, `1h30m`) in seconds. UsageError without a unit."""
-    rest, total, found = text.strip(), 0.0, False
-    while rest:
-        end = 0
-        while end < len(rest) and (rest[end].isdigit() or rest[end] == "."):
-            end += 1
-        unit_end = end
-        while unit_end < len(rest) and rest[unit_end].isalpha():
-            unit_end += 1
-        unit = rest[end:unit_end]
-        if end == 0 or unit not in UNITS_S:
-            found = False
-            break
-        try:
-            total += float(rest[:end]) * UNITS_S[unit]
-        except ValueError:
-            found = False
-            break
-        rest, found = rest[unit_end:], True
-    if not found:
-        raise UsageError(f"{what} {text!r} is not a duration; write a number with its unit, like 90s, 15m or 2h")
-    return total
+def absolute(path: str, what: str) -> str:
+    """A path made absolute. UsageError, naming `what` it is of, if it is relative and the current folder is gone."""
+    try:
+        return os.path.abspath(path)
+    except FileNotFoundError:
+        raise UsageError(
+            f"{what} {path!r} is relative, and the folder that you are in is not there any more; go to another (cd), or"
+            " write the path from / on"
+        ) from None
 
 
 def _user_dir(variable: str, fallback: str) -> str:
@@ -63,20 +44,20 @@ def _user_dir(variable: str, fallback: str) -> str:
 def home() -> str:
     """The folder of all state: SCHEDQ_HOME, else the user's state folder. Absolute."""
     given = os.environ.get("SCHEDQ_HOME")
-    return os.path.abspath(given) if given else _user_dir("XDG_STATE_HOME", ".local/state")
+    return absolute(given, "SCHEDQ_HOME") if given else _user_dir("XDG_STATE_HOME", ".local/state")
 
 
 def envs() -> list[str]:
     """The folders of installed provider environments, in the order they are read: SCHEDQ_ENVS or the user's."""
     given = os.environ.get("SCHEDQ_ENVS")
     if given:
-        return [os.path.abspath(p) for p in given.split(":") if p]
+        return [absolute(p, "SCHEDQ_ENVS") for p in given.split(":") if p]
     return [os.path.join(_user_dir("XDG_DATA_HOME", ".local/share"), "envs")]
 
 
 def config_files() -> list[str]:
     """The configuration files that are looked at, in order."""
-    return ["/etc/schedq/config.toml", os.path.join(_user_dir("XDG_CONFIG_HOME", ".config"), "config.toml")]
+    return [SYSTEM_FILE, os.path.join(_user_dir("XDG_CONFIG_HOME", ".config"), "config.toml")]
 
 
 def _bundled(name: str) -> str:
@@ -88,7 +69,7 @@ def _bundled(name: str) -> str:
 def manifest_folders() -> list[str]:
     """Where manifests are looked for, later wins: bundled, then each of $SCHEDQ_MANIFESTS."""
     given = os.environ.get("SCHEDQ_MANIFESTS", "")
-    return [_bundled("manifests")] + [os.path.abspath(p) for p in given.split(":") if p]
+    return [_bundled("manifests")] + [absolute(p, "SCHEDQ_MANIFESTS") for p in given.split(":") if p]
 
 
 def migrations_folder() -> str:
@@ -105,31 +86,48 @@ class Settings:
         origins: dict[str, str],
         providers: dict[str, object],
         site_origins: dict[str, str] | None = None,
+        unknown: list[str] | None = None,
     ) -> None:
         self.values = values
         self.origins = origins
         self.providers = providers
         self.site_origins = site_origins or {}
         """Which file a value of the site layer is from, by its dotted key: `boltz.gpu.vram_budget_gb`."""
+        self.unknown = unknown or []
+        """Keys that are no setting, a sentence each."""
 
     def number(self, key: str) -> float:
-        """A numeric setting, in the unit that its name says."""
-        value = self.values[key]
-        try:
-            return float(str(value))
-        except ValueError:
-            raise UsageError(f"setting {key} = {value!r} ({self.origins[key]}) is not a number") from None
+        """A numeric setting, in the unit that its name says. UsageError if it is none, or out of its limits."""
+        return float(str(self._fit(key)))
 
     def seconds(self, key: str) -> float:
-        """A duration setting, in seconds."""
-        return duration_s(str(self.values[key]), f"setting {key}")
+        """A duration setting, in seconds. UsageError if it is none."""
+        return duration_s(str(self._fit(key)))
 
     def flag(self, key: str) -> bool:
-        """A yes/no setting."""
-        value = str(self.values[key]).lower()
-        if value not in ("true", "false", "1", "0", "yes", "no"):
-            raise UsageError(f"setting {key} = {value!r} ({self.origins[key]}) is not true or false")
-        return value in ("true", "1", "yes")
+        """A yes/no setting; auto is no. UsageError if it is none of them."""
+        return str(self._fit(key)).lower() in ("true", "1", "yes")
+
+    def _fit(self, key: str) -> object:
+        wrong = self.fault(key)
+        if wrong:
+            raise UsageError(wrong)
+        return self.values[key]
+
+    def fault(self, key: str) -> str:
+        """What is wrong with a value: where it stands, what it must be, what to write instead; empty if nothing."""
+        value, default, origin = self.values[key], DEFAULTS[key], self.origins[key]
+        must_be = needed(key, value, default)
+        if not must_be:
+            return ""
+        if origin.startswith("$"):
+            told = default if isinstance(default, str) else shown(default)
+            return f"{origin} = {shown(value)}: must be {must_be}; set it to {told}, or unset it"
+        return f"{origin}: {key} = {shown(value)}: must be {must_be}; write {key} = {shown(default)}, or remove it"
+
+    def faults(self) -> list[str]:
+        """What is wrong with the whole configuration, a sentence each; empty if all of it can be used."""
+        return [*self.unknown, *(wrong for wrong in map(self.fault, DEFAULTS) if wrong)]
 
     def text(self, key: str) -> str:
         """A setting as text."""
@@ -137,40 +135,78 @@ class Settings:
 
 
 def settings() -> Settings:
-    """Read the files and the environment (`SCHEDQ_<KEY>`). UsageError names file and key of a wrong one."""
+    """All settings, every value fit to be used. UsageError names key, value and origin of each that is not."""
+    found = declared()
+    wrong = found.faults()
+    if wrong:
+        raise UsageError("\n".join(wrong))
+    return found
+
+
+def declared() -> Settings:
+    """What files and environment (`SCHEDQ_<KEY>`) say, fit or not. UsageError names a file or key that is none."""
     values, origins = dict(DEFAULTS), dict.fromkeys(DEFAULTS, "default")
     providers: dict[str, object] = {}
     site_origins: dict[str, str] = {}
+    unknown: list[str] = []
     for path in config_files():
-        if not os.path.exists(path):
-            continue
-        import tomllib
-
-        try:
-            with open(path, "rb") as file:
-                table = tomllib.load(file)
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError, OSError) as error:
-            raise UsageError(f"{path}: {error}; correct the file or move it away") from None
+        table = _table(path)
         site = table.pop("providers", {})
         if not isinstance(site, dict):
             raise UsageError(f"{path}: [providers] must be a table of providers, like [providers.boltz]")
         for slug, over in site.items():
             if not isinstance(over, dict):
-                raise UsageError(f"{path}: providers.{slug} = {over!r}: must be a table, [providers.{slug}]")
+                raise UsageError(f"{path}: providers.{slug} = {shown(over)}: must be a table, [providers.{slug}]")
         _overlay(providers, site, path, "", site_origins)
         for key, value in table.items():
             if key not in DEFAULTS:
-                import difflib
-
-                near = difflib.get_close_matches(key, list(DEFAULTS), n=1)
-                hint = f"; did you mean {near[0]}?" if near else f"; known: {', '.join(sorted(DEFAULTS))}"
-                raise UsageError(f"{path}: unknown setting {key}{hint}")
+                unknown.append(f"{path}: unknown setting {key}{nearest(key, list(DEFAULTS))}")
+                continue
             values[key], origins[key] = value, path
     for key in DEFAULTS:
         name = "SCHEDQ_" + key.upper()
         if name in os.environ:
             values[key], origins[key] = os.environ[name], f"${name}"
-    return Settings(values, origins, providers, site_origins)
+    return Settings(values, origins, providers, site_origins, unknown)
+
+
+def _table(path: str) -> dict[str, object]:
+    """What a configuration file holds; nothing if there is none. UsageError if it cannot be read."""
+    try:
+        os.lstat(path)
+    except (FileNotFoundError, NotADirectoryError):
+        return {}
+    except OSError:
+        pass
+    from scheduler import tomlfile
+
+    try:
+        return tomlfile.parsed(readable.read(path, tomlfile.MOST_BYTES), path)
+    except OSError as error:
+        raise UsageError(f"{path}: {error.strerror}") from None
+
+
+def check(slugs: list[str] | None = None) -> list[str]:
+    """Check the whole configuration as it is now: UsageError with every fault, else what is odd, a sentence each.
+
+    Odd is a variable that is a slip of a setting's, and, among `slugs`, a section of a provider that is not there.
+    """
+    found = settings()
+    told = []
+    for name in found.providers if slugs is not None else ():
+        slug = name.partition(":")[0]
+        if slug not in (slugs or ()):
+            files = [file for key, file in found.site_origins.items() if key.startswith(f"{name}.")]
+            what = f"{(files or ['the configuration'])[0]}: [providers.{name}] has no effect"
+            told.append(f"{what}: no provider {slug}{nearest(slug, slugs or [])}")
+    import difflib
+
+    for name in sorted(os.environ):
+        key = name.removeprefix("SCHEDQ_").lower()
+        near = difflib.get_close_matches(key, list(DEFAULTS), n=1)
+        if name.startswith("SCHEDQ_") and near and near != [key] and key not in OURS:
+            told.append(f"${name} has no effect: it is no setting; did you mean SCHEDQ_{near[0].upper()}?")
+    return told
 
 
 def _overlay(under: dict[str, object], over: dict[str, object], path: str, at: str, origins: dict[str, str]) -> None:
@@ -188,9 +224,10 @@ class Paths:
     """Where each thing of one queue lies. Plain strings; nothing is created here."""
 
     def __init__(self, home_folder: str | None = None) -> None:
-        self.home = os.path.abspath(home_folder) if home_folder else home()
+        self.home = absolute(home_folder, "home") if home_folder else home()
         join = os.path.join
         self.database = join(self.home, "queue.db")
+        self.mark = join(self.home, "queue.id")
         self.lock_next = join(self.home, "lock", "next")
         self.lock_owner = join(self.home, "lock", "owner")
         self.lock_scheduler = join(self.home, "lock", "scheduler")

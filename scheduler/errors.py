@@ -104,5 +104,9 @@ class Fenced(SchedqError):
     """A write came with an attempt or an epoch that is no longer the current one; it changed nothing."""
 
 
+class Displaced(SchedqError):
+    """The queue was removed, or another stands in its place: its scheduler has nothing to serve any more."""
+
+
 class TakenOver(Fenced):
     """A later scheduler has this queue: its higher epoch fences this one for good."""

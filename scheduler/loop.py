@@ -8,32 +8,34 @@ between the two leaves a claim without a deed, which `recover` undoes.
 from __future__ import annotations
 
 import logging
-import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
 
 from scheduler.clock import SystemClock, seconds, stamp
 from scheduler.crash import crashpoint
-from scheduler.errors import Fenced, IllegalTransition, TakenOver, Temporary
-from scheduler.handover import adoption
+from scheduler.errors import Fenced, IllegalTransition, SchedqError, TakenOver, Temporary
 from scheduler.model.host import Asked, Host, HostEvent, Nudged
+from scheduler.model.machine import Machine
 from scheduler.model.plan import Snapshot
 from scheduler.model.provider import Provider
-from scheduler.perform import Identity, Performer
+from scheduler.perform import Deed, Identity, Performer, tried
+from scheduler.reconcile import reconcile
 from scheduler.record import Recorder
 from scheduler.rules.plan import plan
 from scheduler.rules.predict import predict
-from scheduler.store import breakers, facts, heads, leases, queue, reasons, schedulers, timings, workers
+from scheduler.store import breakers, facts, heads, queue, reasons, schedulers, timings
 from scheduler.store.engine import Store
 from scheduler.view import Memory, Orders, learned, snapshot
 
 log = logging.getLogger("schedq")
 
 SLOW_POLL_S = 5.0
+RETRY_S = 1.0
 STOP_FAILED_S = 5.0
 """Grace of a worker that an order did not reach."""
 
@@ -76,10 +78,11 @@ class Loop:
         self._moved = False
         self._watched_at = clock.monotonic_s()
         self._inbox: list[HostEvent] = []
-        self._trouble = ""
-        self._due_in_s = 0.0
+        self._said: dict[str, tuple[str, float]] = {}
+        self._due_in_s: float | None = None
         self._known: dict[tuple[str, str], Provider] = {}
         self._learned: dict[tuple[str, str], Any] = {}
+        self._providers: dict[tuple[str, str], Provider] = {}
 
     def recover(self) -> None:
         """Reconcile before anything is scheduled: every live row is put before the host, which says what is true.
@@ -89,119 +92,135 @@ class Loop:
         """
         with self.store.write() as tx:
             schedulers.fence(tx, self.identity.epoch)
-            rows = workers.live(tx)
-            bound = {row.worker_id: row for row in queue.live(tx)}
-            providers = self.host.providers()
-            adopt = [adoption(row, bound.get(row.id)) for row in rows]
-            recorder = self._recorder(tx, providers)
-            for row in rows:
-                job = bound.get(row.id)
-                self._remember(tx, row, job)
-                if job is not None and job.state == "admitted":
-                    recorder.give_back(job.id, job.attempt, "the scheduler ended before the request was sent")
-                if row.state == "parked":
-                    workers.move(tx, row.id, "abort", recorder.at, why="its scheduler ended before it was let go")
-            living = {row.id for row in rows}
-            for job in bound.values():
-                if job.worker_id not in living:
-                    self._strand(recorder, job)
-            revisions = {key: p.revision for key, p in providers.items()}
-            queue.set_revision_blocks(tx, revisions)
+            providers = self._provided()
+            adopt, loose = reconcile(tx, self._recorder(tx, providers), self.memory, self.clock)
+            queue.set_revision_blocks(tx, _revisions(providers))
             reasons.clear_all(tx)
-            loose = {row.worker_id: row.state for row in leases.charged(tx) if row.worker_id not in living}
-            for worker_id, state in loose.items():
-                if state in ("reserved", "held"):
-                    leases.move(tx, worker_id, "exit", recorder.at, "found without a worker at start-up")
         self.host.adopt(adopt)
-        self.host.watch_return(sorted(loose))
-
-    def _remember(self, tx: Connection, row: Any, job: Any) -> None:
-        """Patience with a worker begins anew with its new scheduler; what a job was given in all does not."""
-        now = self.clock.monotonic_s()
-        self.memory.state_since[row.id] = self.memory.alive_at[row.id] = now
-        sent_at = queue.sent_at(tx, job.id, job.attempt) if job is not None and job.state == "running" else None
-        if sent_at is None:
-            return
-        ran_s = max(0.0, self.clock.now_s() - seconds(sent_at))
-        self.memory.sent_at[row.id] = now - ran_s
-        if job.timeout_s is not None:
-            self.memory.deadline[row.id] = now + max(0.0, job.timeout_s - ran_s)
+        self.host.watch_return(loose)
 
     def tick(self, timeout_s: float | None = None) -> bool:
         """One turn: wait for events, record, plan, perform. False when the scheduler has nothing left to stay for.
 
         While the queue cannot be written (disk full, locked) nothing is forgotten: the events wait for the next turn.
         """
-        self._inbox += self.host.poll(self.patience_s() if timeout_s is None else timeout_s)
+        wait_s = self.patience_s() if timeout_s is None else timeout_s
+        self._inbox += self.host.poll(0.0 if self._inbox else wait_s)
+        machine = self._read()
         try:
-            stay = self._turn(self._inbox)
-        except Temporary as error:
-            self._wait_out(error)
-            return True
-        except (IllegalTransition, Fenced) as error:
-            if isinstance(error, TakenOver) or not self._inbox:
+            stay = self._turns(machine)
+        except TakenOver:
+            raise
+        except (Temporary, IllegalTransition, Fenced) as error:
+            full = isinstance(error, Temporary)
+            self._say("the queue cannot be written" if full else "the plan contradicts the queue", error)
+            return self._wait_out()
+        return stay if machine is not None else self._wait_out()
+
+    def _provided(self) -> dict[tuple[str, str], Provider]:
+        """The host's providers; those of the last time while it cannot tell."""
+        try:
+            self._providers = self.host.providers()
+        except (SchedqError, OSError) as error:
+            self._say("the providers cannot be read", error)
+        return self._providers
+
+    def _read(self) -> Machine | None:
+        """The host's machine; None while it cannot tell: nothing is planned on a guess (P4)."""
+        try:
+            return self.host.machine()
+        except (SchedqError, OSError) as error:
+            self._say("the machine cannot be read", error)
+            return None
+
+    def _say(self, what: str, error: Exception) -> None:
+        """Log a trouble when its words change, and once a minute while they do not."""
+        said, until_s = self._said.get(what, ("", 0.0))
+        if said != str(error) or self.clock.monotonic_s() >= until_s:
+            log.warning("%s, trying again every second: %s", what, error)
+            self._said[what] = (str(error), self.clock.monotonic_s() + 60.0)
+
+    def _wait_out(self) -> bool:
+        """Nothing was planned in this tick, and its last transaction may have been rolled back."""
+        self.performer.doubt()
+        self._facts_at = None
+        self.last_activity = self.clock.monotonic_s()
+        self.clock.sleep(RETRY_S)
+        return self.leaving != "restart"
+
+    def _turns(self, machine: Machine | None) -> bool:
+        """All of the inbox in one turn; if that contradicts the queue, each event by itself and then the plan.
+
+        An event that contradicts is said and dropped, the night goes on.
+        """
+        try:
+            return self._turn(self._inbox[:], machine)
+        except TakenOver:
+            raise
+        except (IllegalTransition, Fenced):
+            if not self._inbox:
                 raise
-            stay = self._one_by_one(self._inbox)
-        self._inbox = []
-        self._trouble = ""
-        return stay
-
-    def _wait_out(self, error: Temporary) -> None:
-        if str(error) != self._trouble:
-            log.warning("the queue cannot be written, trying again every second: %s", error)
-            self._trouble = str(error)
         self.performer.doubt()
-        self.clock.sleep(1.0)
-
-    def _one_by_one(self, happened: list[HostEvent]) -> bool:
-        """Record each event by itself; one that contradicts the queue is said and dropped, the night goes on."""
-        self.performer.doubt()
-        stay = True
-        for event in happened:
+        while self._inbox:
+            event = self._inbox[0]
             try:
-                stay = self._turn([event])
+                self._turn([event], None)
+            except TakenOver:
+                raise
             except (IllegalTransition, Fenced) as error:
-                if isinstance(error, TakenOver):
-                    raise
                 log.error("%s contradicts the queue and is left out: %s", event, error)
-        return stay
+                del self._inbox[0]
+        return self._turn([], machine)
 
-    def _turn(self, happened: list[HostEvent]) -> bool:
-        providers = self.host.providers()
-        effects: list[Callable[[], None]] = []
-        with self.store.write() as tx:
+    def _turn(self, happened: list[HostEvent], machine: Machine | None) -> bool:
+        """One transaction and what follows from it. `happened` is what the inbox begins with; None: plan nothing."""
+        providers = self._provided()
+        deeds: list[Deed] = []
+        seen = None
+        with self.memory.provisional(), self.store.write() as tx:
             schedulers.fence(tx, self.identity.epoch)
             recorder = self._recorder(tx, providers)
             for event in happened:
                 recorder.record(event)
-            queue.due(tx, recorder.at)
-            self._match_revisions(tx, providers, happened)
             self._obey(recorder.asked)
-            live = self._cancel_admitted(tx, recorder, queue.claims(tx))
-            firsts = queue.heads(tx)
-            known = learned(providers, timings.known(tx), self._learned)
-            seen = snapshot(tx, self.host.machine(), known, self.memory, self.clock, self.orders, firsts, live)
-            self.performer.begin()
-            for instruction in plan(seen, explained=self.told):
-                effect = self.performer.mark(tx, recorder, instruction)
-                if effect is not None:
-                    effects.append(effect)
-            self.performer.forget_reasons(tx)
-            self.performer.settle_heads(tx, seen)
-            self._record_facts(tx, seen)
-            self._look_ahead(tx)
+            if machine is not None:
+                seen = self._plan(tx, recorder, machine, happened, deeds)
         crashpoint("tick.committed")
-        for worker_id, why in recorder.stops:
-            self.host.stop(worker_id, STOP_FAILED_S, why)
-        for effect in effects:
-            effect()
-        for job_id, state in recorder.told.items():
-            self.host.tell(job_id, state)
+        del self._inbox[: len(happened)]
+        if happened:
+            self.last_activity = self.clock.monotonic_s()
+        stops = [self.performer.stop(worker_id, STOP_FAILED_S, why) for worker_id, why in recorder.stops]
+        self._inbox += self.performer.carry_out([*stops, *deeds], recorder.told)
+        if seen is None:
+            return True
+        self._known = dict(providers)
         self._watch_loose(seen)
         self._seen = seen
-        self._moved = bool(effects)
-        self._note_activity(happened, seen)
+        self._moved = bool(deeds)
+        self._note_activity(seen)
         return not self._done(seen)
+
+    def _plan(
+        self, tx: Connection, recorder: Recorder, machine: Machine, happened: list[HostEvent], deeds: list[Deed]
+    ) -> Snapshot:
+        """Read, decide, and write the marks of what was decided; what is to be done for it is added to `deeds`."""
+        queue.due(tx, recorder.at)
+        anew = not happened or any(isinstance(event, Nudged) for event in happened)
+        self._match_revisions(tx, recorder.providers, anew=anew)
+        live = self._cancel_admitted(tx, recorder, queue.claims(tx))
+        firsts = self._firsts(tx, recorder.providers)
+        known = learned(recorder.providers, timings.known(tx), self._learned)
+        seen = snapshot(tx, machine, known, self.memory, self.clock, self.orders, firsts, live)
+        self.performer.begin()
+        for instruction in plan(seen, explained=self.told):
+            deed = self.performer.mark(tx, recorder, instruction)
+            if deed is not None:
+                deeds.append(deed)
+        self.performer.forget_reasons(tx)
+        self.performer.settle_heads(tx, seen)
+        self._record_facts(tx, seen)
+        self._look_ahead(tx)
+        return seen
 
     def patience_s(self, most_s: float = SLOW_POLL_S, settle_s: float = SETTLE_S) -> float:
         """How long the loop may sleep: until the next thing that is due, at most the slow poll.
@@ -213,7 +232,7 @@ class Loop:
             return 0.0
         if self._moved and settle_s:
             return settle_s
-        ahead = [self._due_in_s, *(at - now for at in self.memory.deadline.values())]
+        ahead = [self._due_in_s or most_s, *(at - now for at in self.memory.deadline.values())]
         ahead += [breaker.next_try_in_s for breaker in seen.breakers.values()]
         ahead += [seen.overtake_s - (waiting.head_for_s or 0.0) for waiting in seen.waiting]
         for worker in seen.workers:
@@ -224,8 +243,9 @@ class Loop:
                 ahead.append(provider.idle_timeout_s - worker.idle_s)
             if worker.state == "starting":
                 ahead.append(provider.start_timeout_s - worker.alive_s)
-        if any(not p.installed for p in (seen.providers.get((w.slug, w.variant)) for w in seen.waiting) if p):
-            ahead.append(1.0)
+        absent = (seen.providers.get((w.slug, w.variant)) for w in seen.waiting)
+        if self.performer.undone or any(not provider.installed for provider in absent if provider):
+            ahead.append(RETRY_S)
         return max(0.01, min([most_s, *(wait for wait in ahead if wait > 0)]))
 
     def _watch_loose(self, seen: Snapshot) -> None:
@@ -233,11 +253,12 @@ class Loop:
         now = self.clock.monotonic_s()
         if seen.leases and now - self._watched_at >= SLOW_POLL_S:
             self._watched_at = now
-            self.host.watch_return(sorted({lease.worker_id for lease in seen.leases}))
+            loose = sorted({lease.worker_id for lease in seen.leases})
+            tried("the look at what is charged without a worker", partial(self.host.watch_return, loose))
 
     def _look_ahead(self, tx: Connection) -> None:
         due_at = queue.next_due_at(tx)
-        self._due_in_s = max(0.0, seconds(due_at) - self.clock.now_s()) if due_at else math.inf
+        self._due_in_s = max(0.01, seconds(due_at) - self.clock.now_s()) if due_at else None
 
     def _recorder(self, tx: Connection, providers: dict[tuple[str, str], Provider]) -> Recorder:
         return Recorder(tx, self.memory, self.clock, providers, jitter=self.draw(), draining=self.orders.draining)
@@ -249,19 +270,24 @@ class Loop:
                 stopping = order.now or self.orders.stopping
                 self.orders = replace(self.orders, draining=True, stopping=stopping)
 
-    def _match_revisions(
-        self, tx: Connection, providers: dict[tuple[str, str], Provider], happened: list[HostEvent]
-    ) -> None:
-        """Set jobs aside that are pinned to another revision than is here; looked at when either may have changed.
+    def _match_revisions(self, tx: Connection, providers: dict[tuple[str, str], Provider], *, anew: bool) -> None:
+        """Set jobs aside that are pinned to another revision than is here; looked at `anew` when a job may have come.
 
         A provider that changed in any way (manifest, environment) gets a new chance: its breaker closes.
         """
         changed = {key[0] for key, provider in providers.items() if self._known.get(key) not in (None, provider)}
         for slug in changed:
             breakers.put(tx, slug, None)
-        if providers != self._known or not happened or any(isinstance(event, Nudged) for event in happened):
-            queue.set_revision_blocks(tx, {key: provider.revision for key, provider in providers.items()})
-            self._known = dict(providers)
+        if anew or providers != self._known:
+            queue.set_revision_blocks(tx, _revisions(providers))
+
+    def _firsts(self, tx: Connection, providers: dict[tuple[str, str], Provider]) -> list[Any]:
+        """The first job of each provider; none is of another revision than is here, however it came into the line."""
+        firsts, revisions = queue.heads(tx), _revisions(providers)
+        if all(revisions.get((first.slug, first.variant), first.revision) == first.revision for first in firsts):
+            return firsts
+        queue.set_revision_blocks(tx, revisions)
+        return queue.heads(tx)
 
     def _cancel_admitted(self, tx: Connection, recorder: Recorder, live: list[Any]) -> list[Any]:
         """A job that was cancelled before its request was sent ends at once; its worker goes on loading."""
@@ -272,15 +298,6 @@ class Loop:
             else:
                 left.append(job)
         return left
-
-    def _strand(self, recorder: Recorder, job: Any) -> None:
-        """A job whose worker's row has ended while it was still bound: finish what a crash left half done."""
-        if job.state == "admitted":
-            recorder.give_back(job.id, job.attempt, "its worker was gone at start-up")
-        else:
-            from scheduler.model.outcome import Outcome
-
-            recorder.finish(job.id, job.attempt, Outcome("lost", "its worker was gone at start-up"))
 
     def _record_facts(self, tx: Connection, seen: Snapshot) -> None:
         """Keep what `status` shows of the machine: when something lives or waits, at most every few seconds."""
@@ -293,11 +310,17 @@ class Loop:
             heads.set_forecasts(tx, ((each, stamp(wall + each.starts_in_s)) for each in predict(seen)))
             self._facts_at = now
 
-    def _note_activity(self, happened: list[HostEvent], seen: Snapshot) -> None:
-        if happened or seen.workers or seen.waiting:
+    def _note_activity(self, seen: Snapshot) -> None:
+        """It stays while anything lives, waits, or waits for its time."""
+        if seen.workers or seen.waiting or self._due_in_s is not None:
             self.last_activity = self.clock.monotonic_s()
 
     def _done(self, seen: Snapshot) -> bool:
         if self.leaving == "restart":
             return True
         return self.leaving == "down" and not seen.workers and not seen.leases
+
+
+def _revisions(providers: dict[tuple[str, str], Provider]) -> dict[tuple[str, str], str]:
+    """What jobs are matched against; a provider whose manifest cannot be read has none."""
+    return {key: provider.revision for key, provider in providers.items() if provider.revision}

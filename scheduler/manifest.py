@@ -6,13 +6,12 @@ Slow (pydantic): imported when a manifest changed, and by `schedq providers`. Th
 from __future__ import annotations
 
 import os
-import tomllib
 from typing import Any
 
-from scheduler import config
+from scheduler import config, readable, tomlfile
 from scheduler.declared.compile import declared, entry, is_slug
 from scheduler.declared.layers import Source, origin_of, values
-from scheduler.errors import BrokenManifest, InvalidInput, UnknownProvider
+from scheduler.errors import BrokenManifest, InvalidInput, UnknownProvider, UsageError
 from scheduler.inputs import formats
 from scheduler.inputs.cache import Seen
 from scheduler.inputs.formats import shortened
@@ -34,7 +33,7 @@ def compiled(cache_folder: str, seen: Seen) -> tuple[dict[str, Any], dict[str, s
     broken: dict[str, str] = {}
     for slug, (folder, origin) in sorted(found(seen).items()):
         try:
-            entries[slug] = entry(_source(folder, site, seen), cache_folder, origin, seen)
+            entries[slug] = _entry(folder, site, cache_folder, origin, seen)
         except BrokenManifest as error:
             broken[slug] = str(error)
     return entries, broken
@@ -59,8 +58,25 @@ def found(seen: Seen) -> dict[str, tuple[str, str]]:
     return places
 
 
+def _entry(folder: str, site: config.Settings, cache_folder: str, origin: str, seen: Seen) -> dict[str, Any]:
+    """The catalog entry of a folder. Whatever stands in the way is a BrokenManifest: one never harms the others."""
+    path = os.path.join(folder, NAME)
+    try:
+        return entry(_source(folder, site, seen), cache_folder, origin, seen)
+    except BrokenManifest:
+        raise
+    except OSError as error:
+        where = f"{path}: " if error.filename in (None, path) else f"{path}: {error.filename} "
+        raise BrokenManifest(f"{where}{error.strerror}") from None
+    except Exception as error:
+        raise BrokenManifest(
+            f"{path}: cannot be used, and schedq has no better words for why: {type(error).__name__}: {error}; remove "
+            "what was added last, and report it"
+        ) from error
+
+
 def _source(folder: str, site: config.Settings, seen: Seen) -> Source:
-    """A folder's manifest as it is written. BrokenManifest with line and column of a TOML error."""
+    """A folder's manifest as it is written. BrokenManifest with the place, the key or the kind of what is wrong."""
     path = os.path.join(folder, NAME)
     name = os.path.basename(folder)
     if not is_slug(name):
@@ -69,15 +85,11 @@ def _source(folder: str, site: config.Settings, seen: Seen) -> Source:
             "a letter first; rename the folder"
         )
     try:
-        raw = tomllib.loads(seen.bytes_of(path).decode("utf-8"))
-    except tomllib.TOMLDecodeError as error:
-        raise BrokenManifest(f"{path}: not TOML: {error}; correct that line") from None
-    except UnicodeDecodeError as error:
-        raise BrokenManifest(f"{path}: byte {error.start} is not UTF-8, which TOML must be; save it as UTF-8") from None
-    except RecursionError:
-        raise BrokenManifest(f"{path}: nested too deep to be read; flatten it") from None
+        raw = tomlfile.parsed(seen.bytes_of(path, tomlfile.MOST_BYTES), path)
+    except UsageError as error:
+        raise BrokenManifest(str(error)) from None
     except OSError as error:
-        raise BrokenManifest(f"{path}: cannot be read: {error.strerror}; correct its permissions") from None
+        raise BrokenManifest(f"{path}: {error.strerror}") from None
     return Source(path, raw, site.providers, site.site_origins)
 
 
@@ -107,7 +119,7 @@ def check(name: str) -> list[dict[str, str]]:
     """
     folder = _folder_of(name)
     try:
-        made = entry(_source(folder, config.settings(), Seen()), config.Paths().cache, folder, Seen())
+        made = _entry(folder, config.settings(), config.Paths().cache, folder, Seen())
     except BrokenManifest as error:
         return [{"level": "error", "text": line} for line in str(error).split("\n")]
     told: dict[str, str] = {}
@@ -128,11 +140,11 @@ def _unfit(spec: dict[str, Any], path: str) -> str:
     if kind not in ("json", "yaml"):
         return ""
     try:
-        with open(path, "rb") as file:
-            text = formats.decoded(file.read(), path, kind)
+        most_bytes = int(config.settings().number("input_max_mib") * (1 << 20))
+        text = formats.decoded(readable.read(path, most_bytes), path, kind)
         value = formats.parse_json(text, path) if kind == "json" else parse_yaml(text, path)
     except OSError as error:
-        return f"{path}: cannot be read: {error.strerror}"
+        return f"{path}: {error.strerror}"
     except InvalidInput as error:
         return str(error)
     if isinstance(value, dict):
@@ -179,8 +191,9 @@ def describe(name: str) -> dict[str, Any]:
     """
     seen = Seen()
     folder = _folder_of(name)
-    source = _source(folder, config.settings(), seen)
-    made = entry(source, config.Paths().cache, folder, seen)
+    site = config.settings()
+    made = _entry(folder, site, config.Paths().cache, folder, seen)
+    source = _source(folder, site, seen)
     variant = name.partition(":")[2] if "/" not in name else ""
     if variant not in made["variants"]:
         raise UnknownProvider(

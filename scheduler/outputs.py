@@ -8,17 +8,28 @@ from __future__ import annotations
 import os
 
 from scheduler.clock import now_at
+from scheduler.config import absolute
 from scheduler.errors import Refused, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+KERNELS = ("/proc", "/sys")
+ID_DIGITS = 12
+"""How long an id may become: what is checked before it is known."""
+
+ROOM_BELOW = 512
+"""Bytes of a path that are left for what is written below a destination."""
+
 
 def destination(template: str, slug: str, name: str, batch: str) -> str:
-    """The absolute path that an --out template names; {id} stays in it until the id is known."""
-    values = {"slug": slug, "name": name.replace("/", "_"), "batch": batch.replace("/", "_"), "id": "{id}"}
-    made, rest = "", template
+    """The absolute path that an --out template names, its parent without links; {id} stays in it until it is known.
+
+    What fills a placeholder names one entry and never a way. UsageError for what is no path or no placeholder.
+    """
+    values = {"slug": entry(slug), "name": entry(name), "batch": entry(batch), "id": "{id}"}
+    made, rest = "", _from_home(template)
     while rest:
         before, brace, rest = rest.partition("{")
         made += before
@@ -30,29 +41,113 @@ def destination(template: str, slug: str, name: str, batch: str) -> str:
         if not values[field]:
             raise UsageError(f"--out {template!r} needs a --{field}")
         made += values[field]
-    return os.path.abspath(os.path.expanduser(made))
+    if "\0" in made or not _is_text(made):
+        raise UsageError(f"--out {template!r} is no path: it holds a NUL character or bytes that are not UTF-8")
+    path = absolute(made, "--out")
+    if not _is_text(path):
+        raise UsageError(f"--out {template!r} leads to {path!r}, whose bytes are not UTF-8; give one that is")
+    return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
 
 
-def refuse_taken(rows: list[dict[str, Any]], *, may_exist: bool) -> None:
-    """Refused if two rows have one `out`, if it exists (unless it may), or if it cannot be made."""
+def entry(value: str) -> str:
+    """A value as the name of one entry of a folder: no `/` in it, not `.` or `..`, and no `~` at its start."""
+    word = value.replace("/", "_")
+    if not word.strip("."):
+        return "_" * len(word)
+    return "_" + word[1:] if word[0] == "~" else word
+
+
+def _from_home(template: str) -> str:
+    whole = os.path.expanduser(template)
+    if whole[:1] == "~":
+        raise UsageError(f"--out {template!r}: {whole.split('/')[0]} is nobody's home; write ./~ for such a name")
+    return whole
+
+
+def _is_text(path: str) -> bool:
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def refuse_taken(rows: list[dict[str, Any]], home: str, *, may_exist: bool) -> None:
+    """Refused if two rows have one `out`, if it exists (unless it may), or if it may not or cannot be made.
+
+    `home` is the queue's own folder.
+    """
     seen: dict[str, str] = {}
     for row in rows:
         out = row["out"]
-        if not out or "{id}" in out:
+        if not out:
             continue
-        if out in seen:
+        refuse_kept(out, home)
+        folder, name = os.path.split(out)
+        if name.isdigit() and folder == os.path.realpath(os.path.join(home, "results")):
+            raise Refused(f"the destination {out} is that of job {name}; give another --out")
+        if "{id}" not in out:
+            if out in seen:
+                raise Refused(
+                    f"{seen[out]} and {row['input_name']} would both go to {out}; "
+                    "put {name} or {id} into --out so that each has its own"
+                )
+            seen[out] = row["input_name"]
+            if os.path.lexists(out) and not may_exist:
+                raise Refused(f"the destination {out} exists; choose another --out, or --overwrite it")
+        _refuse_unmakeable(out.replace("{id}", "0" * ID_DIGITS))
+
+
+def refuse_kept(out: str, home: str) -> None:
+    """Refused if a destination is, holds or lies in what no job may take the place of.
+
+    That is the queue's folder (its `results` can be written into), the user's home, the current folder, and what
+    these lie in.
+    """
+    outs = {out, os.path.realpath(out)}
+    kept = [(home, "the queue itself"), (os.path.expanduser("~"), "your home folder")]
+    try:
+        kept.append((os.getcwd(), "the folder that you are in"))
+    except FileNotFoundError:
+        pass
+    for path, what in kept:
+        if any(_lies_in(each, place) for each in {path, os.path.realpath(path)} for place in outs):
+            raise Refused(f"the destination {out} cannot be used: {what} lies in it ({path}); give another --out")
+    for inside in {home, os.path.realpath(home)}:
+        results = os.path.join(inside, "results")
+        if any(_lies_in(place, inside) and (place == results or not _lies_in(place, results)) for place in outs):
             raise Refused(
-                f"{seen[out]} and {row['input_name']} would both go to {out}; "
-                "put {name} or {id} into --out so that each has its own"
+                f"the destination {out} cannot be used: it lies in the folder of the queue itself ({home});"
+                " give another --out"
             )
-        seen[out] = row["input_name"]
-        if os.path.lexists(out) and not may_exist:
-            raise Refused(f"the destination {out} exists; choose another --out, or --overwrite it")
-        there = os.path.dirname(out)
-        while not os.path.lexists(there):
-            there = os.path.dirname(there)
-        if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
-            raise Refused(f"the destination {out} cannot be made: {there} is not a folder that you may write to")
+
+
+def _lies_in(path: str, folder: str) -> bool:
+    return path == folder or path.startswith(folder.rstrip("/") + "/")
+
+
+def _refuse_unmakeable(out: str) -> None:
+    """Refused if it is known by now that nothing can be put at a destination."""
+    there = os.path.dirname(out)
+    while not os.path.lexists(there):
+        there = os.path.dirname(there)
+    if not os.path.isdir(there) or not os.access(there, os.W_OK | os.X_OK):
+        raise Refused(f"the destination {out} cannot be made: {there} is not a folder that you may write to")
+    if any(_lies_in(there, each) for each in KERNELS):
+        raise Refused(f"the destination {out} cannot be made: {there} is the kernel's and keeps no files")
+    longest, deepest = os.pathconf(there, "PC_NAME_MAX"), os.pathconf(there, "PC_PATH_MAX") - ROOM_BELOW
+    size = len(out.encode())
+    for name in out[len(there) :].split("/"):
+        if len(name.encode()) > longest:
+            raise Refused(
+                f"the destination {there.rstrip('/')}/... cannot be made: the name {name[:40]}... in it has"
+                f" {len(name.encode())} bytes, and {there} takes {longest}; give a shorter --out or --name"
+            )
+    if size > deepest:
+        raise Refused(
+            f"the destination {out[:60]}... cannot be made: it has {size} bytes, and a path of {deepest} leaves room"
+            " for what is written below it; give a shorter --out"
+        )
 
 
 def maker(folder: str) -> int | None:
@@ -70,8 +165,12 @@ def set_aside(out: str) -> tuple[str, str] | None:
     """Move what is at a destination to a name beside it: (destination, that name), None if nothing is there."""
     if not os.path.lexists(out):
         return None
-    aside = f"{out}.before-{now_at().replace(':', '').replace('.', '-')}"
+    folder, name = os.path.split(out)
+    mark = f".before-{now_at().replace(':', '').replace('.', '-')}"
     try:
+        room = os.pathconf(folder, "PC_NAME_MAX") - len(mark)
+        stem = name if len(os.fsencode(name)) <= room else os.fsencode(name)[:room].decode(errors="ignore")
+        aside = os.path.join(folder, stem + mark)
         os.rename(out, aside)
     except OSError as error:
         raise Refused(
@@ -84,12 +183,14 @@ def at_pointer(value: Any, pointer: str) -> Any:
     """The part of a JSON value at a pointer (RFC 6901). UsageError says where it stops and what is there."""
     if pointer and not pointer.startswith("/"):
         raise UsageError(f"pointer {pointer!r} does not begin with /; write it like /designs/0/score")
+    from scheduler.inputs.formats import is_index
+
     at = ""
     for part in pointer.split("/")[1:]:
         word = part.replace("~1", "/").replace("~0", "~")
         if isinstance(value, dict) and word in value:
             value = value[word]
-        elif isinstance(value, list) and word.isdecimal() and int(word) < len(value):
+        elif isinstance(value, list) and is_index(word) and int(word) < len(value):
             value = value[int(word)]
         else:
             raise UsageError(f"the reply has nothing at {pointer!r}: {at or 'its top'} {_has(value)}")

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, assert_never
 
 from sqlalchemy import Connection
@@ -15,13 +17,15 @@ from scheduler.clock import SystemClock
 from scheduler.config import Paths
 from scheduler.errors import SchedqError
 from scheduler.handover import task_of
-from scheduler.model.host import Host, Park
+from scheduler.model.host import Failed, Host, Park
 from scheduler.model.plan import Abort, Explain, Go, Head, Instruction, Prefer, Retire, Send, Snapshot, Start
 from scheduler.model.provider import Provider
 from scheduler.record import Recorder
 from scheduler.rules import explain
 from scheduler.store import content, events, heads, leases, queue, reasons, workers
 from scheduler.view import Memory
+
+log = logging.getLogger("schedq")
 
 REASON_EVERY_S = 5.0
 """How often the figures of a reason that is otherwise the same are written anew."""
@@ -34,6 +38,15 @@ class Identity:
     epoch: int
     host_id: str
     queue_id: str
+
+
+@dataclass(frozen=True)
+class Deed:
+    """What is done in the world for one worker once its marks are committed. `ends`: it has to be, however late."""
+
+    worker_id: int
+    do: Callable[[], None]
+    ends: bool = False
 
 
 class Performer:
@@ -53,6 +66,7 @@ class Performer:
         self._reasons: dict[tuple[str, str], tuple[int, str, str, float]] = {}
         self._explained: set[tuple[str, str]] = set()
         self._heads: dict[int, tuple[int, ...]] = {}
+        self.undone: list[Deed] = []
 
     def begin(self) -> None:
         """A new plan is about to be performed."""
@@ -63,18 +77,21 @@ class Performer:
         """What was written last may have been rolled back: every reason is written anew."""
         self._reasons.clear()
 
-    def mark(self, tx: Connection, recorder: Recorder, instruction: Instruction) -> Callable[[], None] | None:
+    def mark(self, tx: Connection, recorder: Recorder, instruction: Instruction) -> Deed | None:
         """Write an instruction's marks; what is to be done after the commit."""
         match instruction:
             case Start():
-                return self._start(tx, recorder, instruction)
+                return self._start(tx, recorder, instruction, queue.row(tx, instruction.job_id))
             case Go(worker_id):
+                outdated = self._outdated(tx, recorder, worker_id)
+                if outdated:
+                    return self._stop(tx, recorder, worker_id, "abort", outdated)
                 workers.move(tx, worker_id, "go", recorder.at)
                 leases.move(tx, worker_id, "go", recorder.at, "")
                 now = self.clock.monotonic_s()
                 self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = now
                 self.memory.loading_since[worker_id] = now
-                return lambda: self.host.go(worker_id)
+                return Deed(worker_id, partial(self.host.go, worker_id))
             case Send(worker_id, job_id):
                 return self._send(tx, recorder, worker_id, queue.row(tx, job_id))
             case Abort(worker_id, why, outcome):
@@ -97,8 +114,39 @@ class Performer:
             case _:
                 assert_never(instruction)
 
-    def _start(self, tx: Connection, recorder: Recorder, start: Start) -> Callable[[], None]:
+    def carry_out(self, deeds: list[Deed], told: dict[int, str]) -> list[Failed]:
+        """Do each deed, then tell the news; what is to be recorded. One that fails keeps no other from being done.
+
+        A stop that failed is kept in `undone` and done again with the next ones: nobody else ends that worker.
+        """
+        deeds, self.undone = [*self.undone, *deeds], []
+        failed = []
+        for deed in deeds:
+            text = tried(f"the order to worker {deed.worker_id}", deed.do)
+            if text and deed.ends:
+                self.undone.append(deed)
+            elif text:
+                failed.append(Failed(deed.worker_id, text))
+        for job_id, state in told.items():
+            tried(f"the news of job {job_id}", partial(self.host.tell, job_id, state))
+        return failed
+
+    def stop(self, worker_id: int, grace_s: float, why: str) -> Deed:
+        """The deed that ends a worker's whole tree."""
+        return Deed(worker_id, partial(self.host.stop, worker_id, grace_s, why), ends=True)
+
+    def _outdated(self, tx: Connection, recorder: Recorder, worker_id: int, revision: str | None = None) -> str:
+        """Why this worker may not start or be sent the job: one of them is of another revision; "" = neither is."""
+        worker = workers.row(tx, worker_id)
+        provider = recorder.providers.get((worker.slug, worker.variant))
+        if provider is None or {worker.revision, revision or worker.revision} == {provider.revision}:
+            return ""
+        return f"the manifest of {provider.name} changed while its worker came up; nothing was sent"
+
+    def _start(self, tx: Connection, recorder: Recorder, start: Start, job: Any) -> Deed | None:
         provider = recorder.providers[start.slug, start.variant]
+        if job.revision != provider.revision:
+            return None
         worker_id = workers.insert(
             tx, slug=start.slug, variant=start.variant, revision=provider.revision, mode=provider.mode,
             host_id=self.identity.host_id, epoch=self.identity.epoch, created_at=recorder.at,
@@ -111,10 +159,14 @@ class Performer:
         order = Park(
             worker_id, start.slug, start.variant, provider.revision, provider.mode, dict(start.charges), lease_ids,
         )  # fmt: skip
-        return lambda: self.host.park(order)
+        return Deed(worker_id, partial(self.host.park, order))
 
-    def _send(self, tx: Connection, recorder: Recorder, worker_id: int, job: Any) -> Callable[[], None]:
+    def _send(self, tx: Connection, recorder: Recorder, worker_id: int, job: Any) -> Deed | None:
         job_id = job.id
+        outdated = self._outdated(tx, recorder, worker_id, job.revision)
+        if outdated:
+            admitted = job.state == "admitted"
+            return self._stop(tx, recorder, worker_id, "abort", outdated) if admitted else None
         if job.state == "queued":
             attempt = queue.claim_warm(tx, job_id, worker_id, self.identity.epoch, recorder.at)
         else:
@@ -124,11 +176,12 @@ class Performer:
         recorder.told[job_id] = "running"
         now = self.clock.monotonic_s()
         self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.memory.sent_at[worker_id] = now
+        self.memory.deadline.pop(worker_id, None)
         if job.timeout_s is not None:
             self.memory.deadline[worker_id] = now + job.timeout_s
         body = job.input if job.input is not None else self._kept(job.input_sha256)
         task = task_of(job, worker_id, attempt, body)
-        return lambda: self.host.submit(task)
+        return Deed(worker_id, partial(self.host.submit, task))
 
     def _kept(self, sha256: str) -> bytes | None:
         """A large input's bytes; None if they are gone or damaged, which ends that job and no other."""
@@ -137,9 +190,7 @@ class Performer:
         except (SchedqError, OSError):
             return None
 
-    def _stop(
-        self, tx: Connection, recorder: Recorder, worker_id: int, event: str, why: str
-    ) -> Callable[[], None] | None:
+    def _stop(self, tx: Connection, recorder: Recorder, worker_id: int, event: str, why: str) -> Deed | None:
         row = workers.row(tx, worker_id)
         if row is None or row.state in ("retiring", "gone"):
             return None
@@ -150,7 +201,7 @@ class Performer:
             wait_s = 0.02 + 0.18 * self.draw() if row.state == "parked" and not recorder.draining else None
             recorder.give_back(job.id, job.attempt, why, wait_s=wait_s)
         provider = recorder.providers.get((row.slug, row.variant)) or Provider(row.slug, row.variant)
-        return lambda: self.host.stop(worker_id, provider.stop_grace_s, why)
+        return self.stop(worker_id, provider.stop_grace_s, why)
 
     def _explain(self, tx: Connection, recorder: Recorder, e: Explain) -> None:
         now = self.clock.monotonic_s()
@@ -178,3 +229,13 @@ class Performer:
         for key in [key for key in self._reasons if key not in self._explained]:
             reasons.clear(tx, *key)
             del self._reasons[key]
+
+
+def tried(what: str, act: Callable[[], None]) -> str:
+    """Do it, whatever comes of it: "", or what went wrong, in words that are also logged."""
+    try:
+        act()
+    except Exception as error:
+        log.exception("%s could not be given", what)
+        return f"{type(error).__name__}: {error}"
+    return ""

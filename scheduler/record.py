@@ -11,9 +11,10 @@ from typing import Any, assert_never
 
 from sqlalchemy import Connection
 
-from scheduler.clock import SystemClock, stamp
+from scheduler.clock import SystemClock, seconds, stamp
 from scheduler.errors import Fenced
 from scheduler.model.host import (
+    Alive,
     Answered,
     Asked,
     Failed,
@@ -26,7 +27,7 @@ from scheduler.model.host import (
     Returned,
     Shown,
 )
-from scheduler.model.outcome import EXIT_LATER, EXIT_NO_ACCELERATOR, EXIT_REFUSED, Outcome, exit_words
+from scheduler.model.outcome import EXIT_LATER, EXIT_NO_ACCELERATOR, EXIT_REFUSED, Outcome, exit_words, later_s
 from scheduler.model.provider import Provider
 from scheduler.rules import breaker as breaker_rules
 from scheduler.rules import retry as retry_rules
@@ -58,6 +59,8 @@ class Recorder:
         match event:
             case Shown():
                 self._shown(event)
+            case Alive():
+                self._alive(event)
             case Answered():
                 self._answered(event)
             case Progressed():
@@ -90,6 +93,10 @@ class Recorder:
             keeper_pid=event.keeper_pid, keeper_started=event.keeper_started, boot_id=event.boot_id,
         )  # fmt: skip
 
+    def _alive(self, event: Alive) -> None:
+        if event.worker_id in self.memory.alive_at:
+            self.memory.alive_at[event.worker_id] = self.clock.monotonic_s()
+
     def _answered(self, event: Answered) -> None:
         row = workers.row(self.tx, event.worker_id)
         if row is None or row.state in ("retiring", "gone"):
@@ -117,16 +124,14 @@ class Recorder:
         row = workers.row(self.tx, event.worker_id)
         if row is None:
             return
-        moved = workers.move(
-            self.tx, event.worker_id, "reply", self.at, idle_since_at=self.at, jobs_served=row.jobs_served + 1,
-        )  # fmt: skip
-        if moved == "ready":
-            self._enter(event.worker_id)
-            self.memory.idle_since[event.worker_id] = self.clock.monotonic_s()
-        if event.exiting and moved == "ready":
-            workers.retire_after(self.tx, event.worker_id, "the worker is going down after its reply")
-        self.memory.deadline.pop(event.worker_id, None)
-        ran = self.memory.sent_at.pop(event.worker_id, None)
+        ran = None
+        if row.state != "busy" or self._is_on(event):
+            moved = workers.move(
+                self.tx, event.worker_id, "reply", self.at, idle_since_at=self.at, jobs_served=row.jobs_served + 1,
+            )  # fmt: skip
+            ran = self._free(event.worker_id, moved)
+            if event.exiting and moved == "ready":
+                workers.retire_after(self.tx, event.worker_id, "the worker is going down after its reply")
         if ran is not None and event.outcome.kind == "ok":
             timings.ran(self.tx, row.slug, row.variant, self.clock.monotonic_s() - ran)
         self.finish(
@@ -134,11 +139,27 @@ class Recorder:
             versions=event.versions,
         )  # fmt: skip
 
+    def _is_on(self, event: Replied | Forgotten) -> bool:
+        """Whether the worker is bound to the very attempt that is spoken of."""
+        job = queue.bound(self.tx, event.worker_id)
+        return job is not None and (job.id, job.attempt) == (event.job_id, event.attempt)
+
+    def _free(self, worker_id: int, state: str) -> float | None:
+        """A worker's attempt is over: nothing of it is remembered. When it was sent, monotonic seconds."""
+        self.memory.deadline.pop(worker_id, None)
+        if state == "ready":
+            self._enter(worker_id)
+            self.memory.idle_since[worker_id] = self.clock.monotonic_s()
+        return self.memory.sent_at.pop(worker_id, None)
+
     def _forgotten(self, event: Forgotten) -> None:
+        if not self._is_on(event):
+            text = f"attempt {event.attempt} is unknown to worker {event.worker_id}, and was over; nothing changed"
+            events.record(self.tx, self.at, job_id=event.job_id, attempt=event.attempt, event="late", text=text)
+            return
         row = workers.row(self.tx, event.worker_id)
-        if row is not None and row.state == "busy":
-            workers.move(self.tx, event.worker_id, "reply", self.at, idle_since_at=self.at)
-            self._enter(event.worker_id)
+        if row.state == "busy":
+            self._free(event.worker_id, workers.move(self.tx, event.worker_id, "reply", self.at, idle_since_at=self.at))
         self.give_back(event.job_id, event.attempt, "its worker knows nothing of this attempt")
 
     def _failed(self, event: Failed) -> None:
@@ -147,7 +168,7 @@ class Recorder:
         if row is None or row.state == "gone":
             return
         if not event.alive:
-            self._exit(row, None, event.text, spawned=row.state != "parked")
+            self._exit(row, None, event.text, "", spawned=row.state != "parked")
             return
         if row.state == "retiring":
             return
@@ -156,37 +177,64 @@ class Recorder:
         workers.move(self.tx, row.id, "abort", self.at, why=f"interrupted: {event.text}")
         job = queue.bound(self.tx, row.id)
         if job is not None and job.state == "admitted":
-            self.give_back(job.id, job.attempt, event.text)
+            self.give_back(job.id, job.attempt, event.text, self._wait_s(row) if row.state == "parked" else None)
         self.stops.append((row.id, event.text))
 
-    def _failed_start(self, row: Any, text: str, kind: str = "failed_start") -> None:
-        self._breaker(row.slug, kind, text)
+    def _failed_start(self, row: Any, text: str, kind: str = "failed_start", input_sha256: str = "") -> None:
+        self._breaker(row.slug, kind, text, input_sha256)
         events.record(self.tx, self.at, worker_id=row.id, event="failed_start", text=text)
+
+    def _put_off(self, row: Any, text: str, wait_s: float) -> None:
+        before, now_s = breakers.row(self.tx, row.slug), self.clock.now_s()
+        breakers.put(self.tx, row.slug, breaker_rules.put_off(before, text, now_s + wait_s, now_s))
+        events.record(self.tx, self.at, worker_id=row.id, event="put_off", text=text)
+
+    def _wait_s(self, row: Any) -> float | None:
+        """How long a job is not tried again that was given back for no fault of its own; None when nothing starts."""
+        provider = self.providers.get((row.slug, row.variant)) or Provider(row.slug, row.variant)
+        return None if self.draining else retry_rules.backoff_s(provider.backoff_s, 1, self.jitter)
 
     def _gone(self, event: Gone) -> None:
         row = workers.row(self.tx, event.worker_id)
         if row is None or row.state == "gone":
             return
-        self._exit(row, event.exit_code, event.text or event.why, spawned=True)
+        self._exit(row, event.exit_code, event.text or event.why, event.why, spawned=True)
 
-    def _exit(self, row: Any, exit_code: int | None, text: str, *, spawned: bool) -> None:
+    def _exit(self, row: Any, exit_code: int | None, text: str, stopped: str, *, spawned: bool) -> None:
+        """Nothing of a worker lives. `stopped`: what the host ended it for, by itself; "" = it ended on its own.
+
+        One that ends on its own before it was sent anything is a failed start, and its job waits a while if no load was
+        waited for; exit 75 (asked for another time) is no failure, and all of its provider's jobs wait for that time.
+        """
         workers.move(self.tx, row.id, "exit", self.at, exit_code=exit_code, gone_at=self.at)
         if spawned:
             leases.move(self.tx, row.id, "exit", self.at, "")
         else:
             leases.move(self.tx, row.id, "unspawned", self.at, text)
         self.memory.forget(row.id)
-        why = row.why or ""
-        if row.state == "starting" or (row.ready_at is None and why.startswith("timed_out: ")):
-            said = why.partition(": ")[2] or (f"{text} ({exit_words(exit_code)})" if text else exit_words(exit_code))
-            self._failed_start(row, said, "accelerator" if exit_code == EXIT_NO_ACCELERATOR else "failed_start")
-        job = queue.bound(self.tx, row.id)
+        job, why = queue.bound(self.tx, row.id), row.why or ""
+        said = f"{text} ({exit_words(exit_code)})" if text and spawned else text or exit_words(exit_code)
+        kind = "accelerator" if exit_code == EXIT_NO_ACCELERATOR else "failed_start"
+        later = exit_code == EXIT_LATER and row.state in ("starting", "ready") and not stopped
+        if later:
+            self._put_off(row, said, later_s(text))
+        elif row.ready_at is None and why.startswith("timed_out: "):
+            self._failed_start(row, why.partition(": ")[2], kind)
+        elif row.state == "parked" and not stopped:
+            said = f"its keeper ended before it was let go: {said}" if spawned else said
+            self._failed_start(row, said, kind)
+        elif row.state == "starting" and not stopped:
+            self._failed_start(row, said, kind)
+        elif row.state == "ready" and job is not None and not stopped:
+            self._failed_start(row, f"it answered and ended: {said}", "crashed", job.input_sha256)
         if job is None:
             return
         if job.state == "admitted":
-            self.give_back(job.id, job.attempt, f"its worker did not come up: {text or exit_words(exit_code)}")
+            wait_s = self._wait_s(row) if row.state in ("parked", "ready") and not stopped else None
+            wait_s = later_s(text) if later else wait_s
+            self.give_back(job.id, job.attempt, f"its worker did not come up: {text or exit_words(exit_code)}", wait_s)
             return
-        self.finish(job.id, job.attempt, _death(row.why or "", exit_code, text), death=True)
+        self.finish(job.id, job.attempt, _death(why, exit_code, text), death=True)
 
     def give_back(self, job_id: int, attempt: int, text: str, wait_s: float | None = None) -> None:
         """Undo a claim: the job is queued again, uncounted; for `wait_s` it is not tried again."""
@@ -226,7 +274,8 @@ class Recorder:
             jitter=self.jitter,
             cancel_asked=job.cancel_requested_at is not None,
         )
-        not_before = stamp(self.clock.now_s() + decision.backoff_s) if decision.backoff_s else None
+        wait_s = self._wait_s(job) if decision.event == "give_back" else decision.backoff_s
+        not_before = stamp(self.clock.now_s() + wait_s) if wait_s else None
         self._end(
             job_id, attempt, decision.event, decision.outcome, reply=reply, destination=destination,
             not_before_at=not_before, count_death=counted, later=outcome.later, versions=versions,
@@ -250,8 +299,6 @@ class Recorder:
 
 
 def _first_later_s(job: Any, now_s: float) -> float:
-    from scheduler.clock import seconds
-
     return seconds(job.started_at) if job.laters and job.started_at else now_s
 
 
@@ -267,7 +314,8 @@ def _death(why: str, exit_code: int | None, text: str) -> Outcome:
     if exit_code == EXIT_NO_ACCELERATOR:
         return Outcome("no_accelerator", text or exit_words(exit_code), exit_code)
     if exit_code == EXIT_LATER:
-        return Outcome("error", text or exit_words(exit_code), exit_code, retry_after_s=60.0)
+        return Outcome("error", text or exit_words(exit_code), exit_code, later_s(text))
     if exit_code == 0:
         return Outcome("no_reply", "the worker left (exit 0) without an answer", 0)
-    return Outcome("crashed", f"the worker was {exit_words(exit_code)}" + (f": {text}" if text else ""), exit_code)
+    how = f"was {exit_words(exit_code)}" if exit_code < 0 else f"ended with {exit_words(exit_code)}"
+    return Outcome("crashed", f"the worker {how}" + (f": {text}" if text else ""), exit_code)

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 
+from scheduler.config import absolute
 from scheduler.errors import InvalidInput, UsageError
 from scheduler.inputs import formats, validators
 from scheduler.inputs.cache import sha256
-from scheduler.inputs.formats import KINDS, WORDS, shortened
+from scheduler.inputs.formats import KINDS, WORDS, is_index, shortened
 from scheduler.inputs.sources import expand, opened, quoted, read
 
-__all__ = ["check", "expand", "found_at", "merged", "misfit", "parameters", "parsed", "read"]
+__all__ = ["check", "expand", "found_at", "merged", "misfit", "parameters", "parsed", "quoted", "read"]
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -41,9 +42,17 @@ def parsed(kind: str, data: bytes, what: str) -> Any:
 
 
 def check(
-    spec: dict[str, Any], data: bytes, input_name: str, folder: str | None, params: dict[str, Any], paths: Paths
+    spec: dict[str, Any],
+    data: bytes,
+    input_name: str,
+    folder: str | None,
+    params: dict[str, Any],
+    paths: Paths,
+    shown: str = "",
 ) -> dict[str, Any]:
     """What a job's row says of its input, once it was found acceptable. InvalidInput says why it is not.
+
+    `shown` is what messages call the input; its name unless given.
 
     Keys: input_name, input_kind, input_sha256, input_bytes, files ({pointer: {path, sha256, bytes, mtime_ns}}),
     size, and params: the parameters as they count for this input, which may say itself what is only a default.
@@ -53,7 +62,7 @@ def check(
     name = input_name
     if folder is None and "." not in name:
         name += formats.sniffed(data, accept)
-    what = quoted(name)
+    what = shown or quoted(name)
     ending = formats.suffix(name, accept)
     if not formats.accepted(ending, accept):
         takes = ", ".join(accept)
@@ -98,12 +107,22 @@ def _counting(params: dict[str, Any], defaults: dict[str, Any], value: Any) -> d
     }
 
 
+class Whole(dict):  # type: ignore[type-arg]
+    """An input with parameters laid over it; `own` are the keys that the input has itself."""
+
+    own: frozenset[str] = frozenset()
+
+
 def _whole(value: Any, params: dict[str, Any], shared: list[str]) -> Any:
     """What the request's schema is asked about: the input, with the parameters that the schema knows in place."""
     if not isinstance(value, dict):
         return value
     over = {name: params[name] for name in shared if name in params}
-    return {**value, **over} if over else value
+    if not over:
+        return value
+    whole = Whole({**value, **over})
+    whole.own = frozenset(value)
+    return whole
 
 
 def _fits(base: str, schema_path: str, value: Any, what: str, slug: str) -> None:
@@ -141,8 +160,8 @@ def found_at(value: Any, pointer: str) -> list[tuple[str, Any]]:
             elif isinstance(node, list):
                 if part == "*":
                     below += [(f"{at}/{index}", each) for index, each in enumerate(node)]
-                elif name.isascii() and name.isdigit() and len(name) < 10 and int(name) < len(node):
-                    below.append((f"{at}/{int(name)}", node[int(name)]))
+                elif is_index(name) and int(name) < len(node):
+                    below.append((f"{at}/{name}", node[int(name)]))
         level = below
     return level
 
@@ -168,9 +187,9 @@ def _files(rules: list[Any], value: Any, folder: str | None, what: str) -> dict[
             if not isinstance(path, str) or not path:
                 wrong.append(f"{pointer}: must be the path of a file, not {shortened(path)}")
                 continue
-            absolute = os.path.normpath(os.path.join(folder or os.getcwd(), os.path.expanduser(path)))
             try:
-                found[pointer] = _pinned(absolute)
+                whole = absolute(os.path.join(folder or "", os.path.expanduser(path)), "the path")
+                found[pointer] = _pinned(whole)
             except UsageError as error:
                 hint = ", from the input's folder" if not os.path.isabs(path) and folder else ""
                 wrong.append(f"{pointer} = {shortened(path)}: {error}{hint}")

@@ -1,12 +1,15 @@
 """What the plan may see: one Snapshot, read inside the transaction whose change it gates.
 
-Ages are counted on the monotonic clock from what this process saw itself; after a restart they start from the
-stored stamps once, so that a wall clock that jumps shortens or stretches at most one wait.
+Ages are counted on the monotonic clock from what this process saw itself. After a restart patience with a worker
+(`state_since`, `alive_at`) begins anew; how long it was idle, how long a job was head and what is left of a deadline
+start from the stored stamps, once, so that a wall clock that jumps shortens or stretches at most one wait.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -44,6 +47,16 @@ class Memory:
             self.sent_at,
         ):
             table.pop(worker_id, None)
+
+    @contextmanager
+    def provisional(self) -> Iterator[None]:
+        """What is remembered within counts only if it ends well: a transaction that is rolled back did not happen."""
+        before = {name: dict(kept) if isinstance(kept, dict) else kept for name, kept in vars(self).items()}
+        try:
+            yield
+        except BaseException:
+            vars(self).update(before)
+            raise
 
 
 @dataclass(frozen=True)

@@ -9,19 +9,23 @@ Imported by the fast paths: standard library only.
 from __future__ import annotations
 
 import _socket  # the module `socket` costs 2 ms of imports
-import fcntl
 import json
 import os
 import select
 
+from scheduler import locks
 from scheduler.config import Paths
+from scheduler.errors import Temporary
 
 _DATAGRAMS = _socket.SOCK_DGRAM | _socket.SOCK_NONBLOCK | _socket.SOCK_CLOEXEC
 
 
 def nudge(paths: Paths) -> bool:
-    """Tell the scheduler that something changed; False if nobody listens."""
-    sock = _socket.socket(_socket.AF_UNIX, _DATAGRAMS)
+    """Tell the scheduler that something changed; False if nobody listens. Never raises: it comes after the deed."""
+    try:
+        sock = _socket.socket(_socket.AF_UNIX, _DATAGRAMS)
+    except OSError:
+        return False
     try:
         sock.sendto(b"", paths.wake_socket)
         return True
@@ -33,47 +37,36 @@ def nudge(paths: Paths) -> bool:
 
 def scheduler_runs(paths: Paths) -> bool:
     """Whether a scheduler holds this queue's lock (a stopped one does too)."""
-    try:
-        fd = os.open(paths.lock_scheduler, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except OSError:
-        return True
-    finally:
-        os.close(fd)
-    return False
+    return locks.is_held(paths.lock_scheduler)
 
 
-def take_away(paths: Paths) -> bool:
-    """Remove the address of a scheduler that was killed; False, and nothing is removed, if one runs.
+def keep_vacant(paths: Paths) -> int | None:
+    """A descriptor that keeps a scheduler from starting until `locks.let_go`; None if one runs.
 
-    Under the scheduler's own lock, so that the address of one that starts meanwhile is never meant.
+    It shares the lock, so that whoever looks meanwhile finds no scheduler, as it is. OSError if there is no queue.
     """
+    return locks.take(paths.lock_scheduler, shared=True, patience_s=0.0)
+
+
+def remove_address(paths: Paths) -> None:
+    """Remove what a scheduler that was killed had as its address; to be called with its place kept vacant."""
     try:
-        fd = os.open(paths.lock_scheduler, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    except OSError:
-        return False
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         os.unlink(paths.wake_socket)
     except FileNotFoundError:
         pass
-    except OSError:
-        return False
-    finally:
-        os.close(fd)
-    return True
 
 
 class Line:
     """A client's end: ask the scheduler, and be told of jobs that change."""
 
     def __init__(self, paths: Paths) -> None:
+        """Temporary if no socket can be had."""
         self.paths = paths
-        self.sock = _socket.socket(_socket.AF_UNIX, _DATAGRAMS)
-        self.sock.bind("")
+        try:
+            self.sock = _socket.socket(_socket.AF_UNIX, _DATAGRAMS)
+            self.sock.bind("")
+        except OSError as error:
+            raise Temporary(f"no socket to ask the scheduler by can be had: {error.strerror}; try again") from None
 
     def ask(self, timeout_s: float = 2.0, **question: object) -> dict[str, object] | None:
         """The scheduler's answer, or None if it is not there or did not answer in time."""

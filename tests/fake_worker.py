@@ -36,6 +36,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--legacy", action="store_true", help="no protocol number; the request is the line")
     parser.add_argument("--late-free-s", type=float, default=0.0, help="live on that long after TERM")
     parser.add_argument("--deep", action="store_true", help="nest the answer to a ping too deep for anybody")
+    parser.add_argument("--broken-pings", type=int, default=0, help="that many answers to a ping are no JSON")
     parser.add_argument("--hush", action="store_true", help="answer to shutdown, and stay")
     return parser.parse_args()
 
@@ -74,7 +75,10 @@ class Worker:
                 return
             message = json.loads(line)
             op = message.get("op")
-            if op == "ping":
+            if op == "ping" and self.knobs.broken_pings > 0:
+                self.knobs.broken_pings -= 1
+                connection.sendall(b"{bad\n")
+            elif op == "ping":
                 about: dict[str, Any] = {"ok": True}
                 if not self.knobs.legacy:
                     about.update(protocol=1, busy=self.busy, versions={"fake": "1"}, device="none", pid=os.getpid())

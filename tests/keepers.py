@@ -17,7 +17,9 @@ from scheduler.host.workers.roster import Roster
 from scheduler.model.host import Adopt, Answered, Gone, HostEvent, Park, Shown
 
 FAKE = str(Path(__file__).with_name("fake_worker.py"))
-QUEUE = "q-test"
+QUEUE = f"q-test-{os.getpid()}-{os.urandom(4).hex()}"
+"""This run's own: two runs at once must not take each other's workers for theirs."""
+
 DEADLINE_S = 20.0
 T = TypeVar("T")
 

@@ -128,11 +128,12 @@ class Worker:
         raise AssertionError(f"no reply to {message.get('op')}: {self.said()}")
 
     def predict(self, source: Path, params: dict[str, Any]) -> dict[str, Any]:
-        """The reply for an input file, asked as the scheduler asks."""
+        """The answer for an input file, asked as the scheduler asks; the whole reply where there is none."""
         out = self.folder / "out"
         out.mkdir(exist_ok=True)
         body = json.loads(source.read_bytes()) if source.suffix == ".json" else {}
-        return self.ask({
+        reply = self.ask({
             "op": "predict", "job": 1, "attempt": 1, "name": source.stem, "request": {**body, **params},
             "params": params, "input_path": str(source), "out_dir": str(out), "work_dir": str(self.folder),
         })  # fmt: skip
+        return dict(reply["result"]) if reply["ok"] else reply

@@ -42,11 +42,12 @@ def version(call: Call) -> int:
     if call.flag("json"):
         say.out(say.document(about))
         return 0
-    told = "has the WAL-reset bug; the turnstile keeps writers apart" if bug else "without the WAL-reset bug"
-    say.out(f"schedq  {VERSION}  {about['package']}")
-    say.out(f"python  {about['python']}  {sys.executable}")
-    say.out(f"sqlite  {number}  {about['sqlite_path']} ({told})")
-    say.out(f"queue   {about['home']}")
+    say.out(f"schedq  {VERSION:8} {say.plain(str(about['package']))}")
+    say.out(f"python  {about['python']:8} {say.plain(sys.executable)}")
+    say.out(f"sqlite  {number:8} {say.plain(str(about['sqlite_path']))}")
+    if bug:
+        say.out(" " * 17 + "safe here: schedq lets in one writer at a time")
+    say.out(f"queue            {say.plain(str(about['home']))}")
     return 0
 
 

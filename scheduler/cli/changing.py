@@ -18,7 +18,7 @@ def cancel(call: Call) -> int:
     client = Client()
     chosen = names.needed(call, client.paths)
     if call.flag("dry_run"):
-        say.note(f"would cancel {len(chosen)} jobs")
+        say.note(f"would cancel {say.counted(len(chosen), 'job')}")
         for job_id in chosen:
             say.out(str(job_id))
         return 0
@@ -26,7 +26,7 @@ def cancel(call: Call) -> int:
         say.note("no job matches; nothing was cancelled")
         return 0
     if len(chosen) > ASK_ABOVE and not call.flag("yes"):
-        confirm(f"cancel {len(chosen)} jobs?")
+        confirm(f"cancel {say.counted(len(chosen), 'job')}?")
     done = client.cancel(chosen)
     if call.flag("json"):
         rows = [{"id": job_id, "before": before, "state": now} for job_id, before, now in done]

@@ -6,12 +6,13 @@ import os
 
 from scheduler.cli import say
 from scheduler.cli.fast import Call
-from scheduler.config import Paths
-from scheduler.errors import Corrupt, Refused, Temporary, UsageError
+from scheduler.config import Paths, absolute
+from scheduler.errors import Corrupt, OlderSchema, Refused, Temporary, UsageError
+from scheduler.store.kept import is_made
 
 
 def _there(paths: Paths) -> Paths:
-    if not os.path.exists(paths.database):
+    if not is_made(paths):
         raise UsageError(f"there is no queue in {paths.home} yet; schedq submit or schedq up makes one")
     return paths
 
@@ -34,10 +35,12 @@ def backup(call: Call) -> int:
     from scheduler.clock import now_at
     from scheduler.store import engine
 
-    paths = _there(Paths())
     given = call.text("target")
     stamp = now_at().replace(":", "").replace(".", "-")
-    target = os.path.abspath(given) if given else os.path.join(paths.backups, f"queue-{stamp}.db")
+    if given == "":
+        raise UsageError("db backup: TARGET is empty; name the file to write, or leave it out")
+    paths = _there(Paths())
+    target = absolute(given, "TARGET") if given else os.path.join(paths.backups, f"queue-{stamp}.db")
     if os.path.lexists(target):
         raise Refused(f"{target} exists; a backup takes nothing's place, choose another name")
     if not given:
@@ -55,13 +58,21 @@ def backup(call: Call) -> int:
 
 
 def upgrade(_call: Call) -> int:
-    """Bring the schema to this version's; a scheduler that runs must go first."""
+    """Bring the schema to this version's. Refused if it is older and a scheduler runs: that must go first."""
     from scheduler import wake
-    from scheduler.store import engine
+    from scheduler.store import engine, peek
 
     paths = Paths()
     if wake.scheduler_runs(paths):
-        raise Refused("a scheduler runs; schedq restart upgrades and keeps the workers, or schedq down first")
+        try:
+            peek.last_id(paths)
+        except OlderSchema:
+            raise Refused(
+                "the database has an older schema and a scheduler runs; schedq restart upgrades and keeps the workers,"
+                " or schedq down first"
+            ) from None
+        say.note(f"{paths.database} has this version's schema; there is nothing to upgrade")
+        return 0
     saved = engine.upgrade(paths)
     say.note(f"{paths.database} has this version's schema" + (f"; as it was: {saved}" if saved else ""))
     return 0

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from scheduler.cli.grammar import Option, Verb, nearest
+from scheduler.cli.grammar import nearest
+from scheduler.cli.options import Option, Verb
 from scheduler.errors import UsageError
 
 
@@ -29,14 +30,16 @@ class Call:
         return [str(each) for each in value] if isinstance(value, list) else []
 
     def whole(self, key: str) -> int | None:
-        """A whole number, None if it was not given. UsageError if it is none."""
+        """A whole number, None if it was not given. UsageError if it is none, or more than the database keeps."""
         value = self.text(key)
         if value is None:
             return None
-        try:
-            return int(value)
-        except ValueError:
-            raise UsageError(f"--{key.replace('_', '-')} {value!r} is not a whole number") from None
+        flag, digits = f"--{key.replace('_', '-')}", value[1:] if value[:1] in ("+", "-") else value
+        if not (digits.isascii() and digits.isdigit()):
+            raise UsageError(f"{flag} {value!r} is not a whole number")
+        if len(digits) > 19 or not -BIGGEST - 1 <= int(value) <= BIGGEST:
+            raise UsageError(f"{flag} {value[:40]!r} is out of bounds; between {-BIGGEST - 1} and {BIGGEST}")
+        return int(value)
 
     def duration_s(self, key: str) -> float | None:
         """A duration in seconds, None if it was not given. UsageError without a unit."""
@@ -46,6 +49,29 @@ class Call:
         from scheduler.config import duration_s
 
         return duration_s(value, f"--{key.replace('_', '-')}")
+
+
+BIGGEST = (1 << 63) - 1
+MAY_BE_EMPTY = ("--pointer",)
+"""The pointer to the whole document is the empty one."""
+
+
+def _refuse_unusable(option: Option, value: str) -> None:
+    if not value and option.flag not in MAY_BE_EMPTY:
+        raise UsageError(f"{option.flag} is empty; give it a {option.metavar}, or leave it out")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        if option.metavar != "PATH":
+            raise UsageError(f"{option.flag} {value!r} is no text: its bytes are not UTF-8") from None
+
+
+def _file_named(word: str) -> str:
+    import os
+
+    if not os.path.lexists(word):
+        return ""
+    return f"; the file of that name is meant by ./{word}, or by {word} after --"
 
 
 def parse(verb: Verb, argv: list[str]) -> Call:
@@ -74,7 +100,8 @@ def parse(verb: Verb, argv: list[str]) -> Call:
             flag, attached = word[:2], word[2:] or None
         found = named.get(flag)
         if found is None:
-            raise UsageError(f"{verb.name} has no option {flag}" + (nearest(flag, list(named)) or _see(verb)))
+            hint = _file_named(word) or nearest(flag, list(named)) or _see(verb)
+            raise UsageError(f"{verb.name} has no option {flag}{hint}")
         if not found.metavar:
             if attached is None:
                 values[found.key] = True
@@ -90,6 +117,7 @@ def parse(verb: Verb, argv: list[str]) -> Call:
                 raise UsageError(f"{flag} needs a value: {flag} {found.metavar}")
             attached = argv[at]
             at += 1
+        _refuse_unusable(found, attached)
         if found.many:
             values.setdefault(found.key, []).append(attached)  # type: ignore[attr-defined]
         else:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
+import os
+import sys
 from collections.abc import Callable
 from typing import Annotated, Any
 
@@ -12,14 +15,15 @@ from typer.core import TyperCommand, TyperGroup
 
 from scheduler.cli import grammar
 from scheduler.cli.fast import Call, carry_out
-from scheduler.errors import UsageError
+from scheduler.cli.options import Verb
+from scheduler.errors import Temporary, UsageError
 
 ABOUT = """A durable queue for machines that hold too many models.
 
 Queue a request with `submit` or `run`, look with `status`; the scheduler (`up`) starts workers as memory allows."""
 
 
-def values_of(verb: grammar.Verb, given: dict[str, Any]) -> dict[str, object]:
+def values_of(verb: Verb, given: dict[str, Any]) -> dict[str, object]:
     """What Typer parsed, in the form that the fast parser gives: only what was typed."""
     values: dict[str, object] = {}
     for argument in verb.arguments:
@@ -37,7 +41,7 @@ def values_of(verb: grammar.Verb, given: dict[str, Any]) -> dict[str, object]:
     return values
 
 
-def function_of(verb: grammar.Verb, perform: Callable[[grammar.Verb, Call], int]) -> Callable[..., None]:
+def function_of(verb: Verb, perform: Callable[[Verb, Call], int]) -> Callable[..., None]:
     """A function with the signature that Typer reads, for one verb of the table."""
 
     def command(**given: Any) -> None:
@@ -68,16 +72,16 @@ def _parameter(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, annotation=annotation, default=default)
 
 
-def _help(verb: grammar.Verb) -> str:
+def _help(verb: Verb) -> str:
     paragraphs = [verb.summary, verb.told] if verb.told else [verb.summary]
     return "\n\n".join([*map(escape, paragraphs), _examples(verb)])
 
 
-def _examples(verb: grammar.Verb) -> str:
+def _examples(verb: Verb) -> str:
     return "\b\n" + escape("\n".join(["Examples:", *(f"  {example}" for example in verb.examples)]))
 
 
-def build(perform: Callable[[grammar.Verb, Call], int] = carry_out) -> typer.Typer:
+def build(perform: Callable[[Verb, Call], int] = carry_out) -> typer.Typer:
     """The whole app. `perform` carries a parsed call out."""
     app = _app(ABOUT)
     groups = {}
@@ -100,13 +104,15 @@ def build(perform: Callable[[grammar.Verb, Call], int] = carry_out) -> typer.Typ
 
 
 class _Bare:
-    """A command whose flags, `--help` among them, are shown as what they are: without the type of a value."""
+    """A command whose words and flags, `--help` among them, are shown as what they are: without the type of a value."""
 
     def get_params(self, ctx: Any) -> list[Any]:
         found: list[Any] = super().get_params(ctx)  # type: ignore[misc]
         for each in found:
             if getattr(each, "is_flag", False):
                 each.metavar = ""
+            elif getattr(each, "param_type_name", "") == "argument" or not each.opts[0].startswith("-"):
+                each.display_type_rich = lambda **_: None
         return found
 
 
@@ -128,13 +134,24 @@ def _app(about: str) -> typer.Typer:
     )
 
 
+def _unprinted(error: OSError) -> Exception:
+    """What an error of the disk means here: stdout took no more. What is left in its buffer goes nowhere."""
+    if error.filename is not None or error.errno == errno.EPIPE:
+        return error
+    os.dup2(os.open(os.devnull, os.O_WRONLY | os.O_CLOEXEC), 1)
+    return Temporary(f"stdout cannot be written ({error.strerror}): the output is cut off; free it and ask again")
+
+
 def main(argv: list[str]) -> int:
     """Run argv through Typer; the exit code. UsageError for a call that it cannot parse."""
     command = typer.main.get_command(build())
     try:
         answer = command.main(args=argv, prog_name="schedq", standalone_mode=False)
+        sys.stdout.flush()
     except typer.Exit as left:
         return int(left.exit_code)
+    except OSError as error:
+        raise _unprinted(error) from None
     except Exception as error:
         if not hasattr(error, "format_message"):
             raise

@@ -6,76 +6,9 @@ Standard library only, and nothing slow of it.
 
 from __future__ import annotations
 
-
-class Argument:
-    """Words without a flag: `least` of them at least, one at most unless `many`."""
-
-    __slots__ = ("help", "key", "least", "many", "metavar")
-
-    def __init__(self, metavar: str, help: str, *, least: int = 1, many: bool = False) -> None:
-        self.metavar, self.help, self.least, self.many = metavar, help, least, many
-        self.key = metavar.lower()
-
-
-class Option:
-    """A flag, which takes a value when it has a `metavar`, and can be given again when it is `many`."""
-
-    __slots__ = ("flag", "help", "key", "many", "metavar", "short")
-
-    def __init__(self, flag: str, metavar: str, help: str, *, many: bool = False, short: str = "") -> None:
-        self.flag, self.metavar, self.help, self.many, self.short = flag, metavar, help, many, short
-        self.key = flag[2:].replace("-", "_")
-
-
-class Verb:
-    """One command: what it takes, and `module:function` of scheduler.cli that carries it out."""
-
-    __slots__ = ("arguments", "examples", "fast", "name", "options", "panel", "run", "summary", "told")
-
-    def __init__(
-        self,
-        name: str,
-        run: str,
-        summary: str,
-        *,
-        told: str = "",
-        arguments: tuple[Argument, ...] = (),
-        options: tuple[Option, ...] = (),
-        examples: tuple[str, ...] = (),
-        panel: str = "",
-        fast: bool = False,
-    ) -> None:
-        self.name, self.run, self.summary, self.told = name, run, summary, told
-        self.arguments, self.options, self.examples = arguments, options, examples
-        self.panel, self.fast = panel, fast
-
+from scheduler.cli.options import FILTERS, IDS, JOB, JSON, PATIENCE, REQUEST, SLUG, Argument, Option, Verb
 
 EVERYDAY, MORE, HIDDEN = "Jobs and the scheduler", "More", "hidden"
-
-JSON = Option("--json", "", "print JSON for programs instead of text")
-SLUG = Argument("SLUG", "provider, or provider:variant")
-JOB = Argument("ID", "a job: its id, or `last`")
-IDS = Argument("IDS", "jobs: 7, 3-9,12 or last", least=0, many=True)
-PATIENCE = Option("--timeout", "DURATION", "stop waiting after this long (exit 124); the job goes on")
-REQUEST = (
-    Option("--param", "NAME=VALUE", "set one parameter of the provider", many=True),
-    Option("--name", "NAME", "call the job so; otherwise the input's file stem"),
-    Option("--out", "PATH", "where outputs go; may hold {name} {id} {slug} {batch}"),
-    Option("--priority", "N", "higher goes first; 0 unless given, may be negative"),
-    Option("--key", "KEY", "the same key is the same job: a second call finds the first one's"),
-    Option("--batch", "BATCH", "a name that jobs submitted together share"),
-    Option("--overwrite", "", "let the outputs take the place of what is at the destination"),
-    Option("--example", "", "take the input that came with the provider"),
-)
-FILTERS = (
-    Option("--batch", "BATCH", "jobs of this batch"),
-    Option("--slug", "SLUG", "jobs of this provider"),
-    Option("--state", "STATE", "jobs in this state: queued, held, running, succeeded, failed ..."),
-    Option("--outcome", "KIND", "jobs that ended so: error, refused, crashed, over_budget ..."),
-    Option("--name", "GLOB", "jobs whose name matches"),
-    Option("--mine", "", "jobs that I submitted"),
-    Option("--since", "DURATION", "jobs submitted in the last DURATION, like 12h"),
-)
 
 TABLE = (
     Verb(
@@ -83,7 +16,7 @@ TABLE = (
         "requests:run",
         "Submit one request, wait for it, and print the worker's reply.",
         told="Installs the provider and starts a scheduler where that is missing. Ctrl-C cancels the job; a hang-up "
-        "or --timeout leaves it, and --key finds it again.",
+        "or --timeout leaves it: schedq wait ID finds it again, and so does the same call if it had a --key.",
         arguments=(SLUG, Argument("INPUT", "the input file; - reads it from stdin", least=0)),
         options=(*REQUEST, PATIENCE, JSON),
         examples=("schedq run propka model.pdb --out results/model", "schedq run capiti --example"),
@@ -145,7 +78,13 @@ TABLE = (
         arguments=(JOB,),
         options=(
             Option("--pointer", "P", "only the part at this JSON pointer, like /results/0/top"),
-            Option("--output", "PATH", "a file, a folder that also gets the outputs, or - for stdout", short="-o"),
+            Option(
+                "--output",
+                "PATH",
+                "a file; or a folder, which gets the outputs too (a new one is written sh/, with the slash); or -"
+                " for stdout",
+                short="-o",
+            ),
             Option("--overwrite", "", "let it take the place of what is there"),
             JSON,
         ),
@@ -157,7 +96,8 @@ TABLE = (
         "wait",
         "reading:wait",
         "Wait until jobs have ended; never cancels them.",
-        told="Exit 0 if all succeeded, 1 if one did not, 124 when the time is over.",
+        told="Exit 0 if all succeeded, 1 if one did not, 124 when the time is over, 6 when no scheduler runs that "
+        "could end them.",
         arguments=(IDS,),
         options=(*FILTERS, PATIENCE, JSON),
         examples=("schedq wait 3-9,12 --timeout 2h", "schedq wait --batch night"),
@@ -194,6 +134,8 @@ TABLE = (
         "down",
         "lifecycle:down",
         "Stop the scheduler and its workers, after what runs has ended.",
+        told="Starts nothing that waits. What cannot be brought down is named, with its figures: then the scheduler "
+        "ends all the same, and the exit code is 75.",
         options=(Option("--now", "", "do not wait for running jobs: they return to the queue, uncounted"),),
         examples=("schedq down", "schedq down --now"),
         panel=EVERYDAY,
@@ -202,7 +144,10 @@ TABLE = (
         "serve",
         "lifecycle:serve",
         "Be the scheduler that `up` started in the background.",
-        options=(Option("--auto-down", "", "end after a time with nothing to do (setting auto_down)"),),
+        options=(
+            Option("--auto-down", "", "end after a time with nothing to do (setting auto_down)"),
+            Option("--drain", "", "take nothing new, and end when what runs has ended"),
+        ),
         examples=("schedq serve",),
         panel=HIDDEN,
     ),
@@ -210,6 +155,7 @@ TABLE = (
         "restart",
         "lifecycle:restart",
         "Hand over to a new scheduler; workers stay, busy and idle.",
+        told="It reads configuration and SCHEDQ_* anew. Exit 6 if no scheduler runs: schedq up starts one.",
         examples=("schedq restart",),
         panel=MORE,
     ),
@@ -217,7 +163,7 @@ TABLE = (
         "install",
         "providers:install",
         "Build the environments that providers declare.",
-        arguments=(Argument("SLUGS", "providers", many=True),),
+        arguments=(Argument("SLUG", "providers", many=True, key="slugs"),),
         examples=("schedq install capiti propka",),
         panel=MORE,
     ),
@@ -272,7 +218,7 @@ TABLE = (
         "providers check",
         "providers:check",
         "Read all manifests and say what is wrong, missing or odd.",
-        arguments=(Argument("SLUGS", "providers; all unless given", least=0, many=True),),
+        arguments=(Argument("SLUG", "providers; all unless given", least=0, many=True, key="slugs"),),
         options=(JSON,),
         examples=("schedq providers check", "schedq providers check capiti"),
     ),

@@ -3,15 +3,11 @@
 from __future__ import annotations
 
 from scheduler.cli.fast import Call
+from scheduler.cli.options import OUTCOMES, STATES
 from scheduler.config import Paths
-from scheduler.errors import NoSuchJob, UsageError
+from scheduler.errors import BrokenManifest, NoSuchJob, UsageError
 
 FILTERS = ("batch", "slug", "state", "outcome", "name", "mine", "since")
-STATES = ("queued", "held", "admitted", "running", "succeeded", "failed", "cancelled", "timed_out", "refused")
-OUTCOMES = (
-    "ok", "error", "refused", "no_outputs", "no_accelerator", "quarantined", "interrupted", "over_budget", "crashed",
-    "timed_out", "no_reply", "lost", "cancelled", "input_changed", "later_expired", "parent_failed",
-)  # fmt: skip
 MOST = 1_000_000
 
 
@@ -75,7 +71,10 @@ def filters(call: Call) -> dict[str, object]:
 
 
 def chosen(call: Call, paths: Paths) -> list[int] | None:
-    """The jobs of a call by ids or filters; None if it gave neither. UsageError if it gave both."""
+    """The jobs of a call by ids or filters; None if it gave neither. UsageError if it gave both.
+
+    UnknownProvider for a --slug that is nobody's, so that a slip is not taken for "nothing to do".
+    """
     words, given = call.many("ids"), filters(call)
     if words and given:
         raise UsageError(f"{call.verb} takes ids or filters, not both: leave out the filters or the ids")
@@ -84,8 +83,21 @@ def chosen(call: Call, paths: Paths) -> list[int] | None:
     if given:
         from scheduler.store import peek
 
-        return peek.ids(paths, given)
+        found = peek.ids(paths, given)
+        if not found and "slug" in given:
+            _refuse_unknown(str(given["slug"]), paths)
+        return found
     return None
+
+
+def _refuse_unknown(slug: str, paths: Paths) -> None:
+    """UnknownProvider, with the nearest, for a slug that no job and no manifest has; a broken manifest is one."""
+    from scheduler import catalog
+
+    try:
+        catalog.load(paths).spec(slug)
+    except BrokenManifest:
+        pass
 
 
 def needed(call: Call, paths: Paths) -> list[int]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from scheduler import outputs
-from scheduler.cli.say import cut, fill, gib, paint, plain, span, wrap
+from scheduler.cli import story
+from scheduler.cli.say import cut, document, elapsed, fill, gib, paint, plain, span, width, wrap
 from scheduler.clock import now_s, seconds
 
 TYPE_CHECKING = False
@@ -12,9 +13,12 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-OVER = ("succeeded", "failed", "timed_out", "refused", "cancelled")
+OVER = ("failed", "timed_out", "refused", "cancelled", "succeeded")
 LIVE, WAITING = ("admitted", "running"), ("queued", "held")
 SHOWN_RUNNING, SHOWN_ENDED, SHOWN_GROUPS = 20, 5, 20
+BESIDE = 22
+"""Columns beside a running job's name and time."""
+STAMPS = (("submitted_at", "", ""), ("started_at", "submitted_at", " in the queue"), ("ended_at", "started_at", ""))
 COLOURS = {"succeeded": "green", "failed": "red", "timed_out": "red", "refused": "red", "cancelled": "yellow"}
 
 
@@ -31,7 +35,7 @@ def status(whole: Row) -> list[str]:
     counts = whole.get("counts") or {}
     if running:
         lines += ["", _head("running", max(len(running), sum(counts.get(each, 0) for each in LIVE)))]
-        lines += [_running(job, now) for job in running[:SHOWN_RUNNING]]
+        lines += [line for job in running[:SHOWN_RUNNING] for line in _running(job, now)]
         lines += _more(len(running) - SHOWN_RUNNING)
     if waiting:
         lines += ["", _head("waiting", max(len(waiting), sum(counts.get(each, 0) for each in WAITING)))]
@@ -43,7 +47,9 @@ def status(whole: Row) -> list[str]:
     over = {state: counts[state] for state in OVER if counts.get(state)}
     if over:
         told = ", ".join(f"{count} {state.replace('_', ' ')}" for state, count in over.items())
-        lines += ["", *wrap(f"{told}; schedq status --state {next(iter(over))} lists them", "")]
+        first = next(iter(over))
+        which = "them" if len(over) == 1 else f"the {first.replace('_', ' ')}"
+        lines += ["", *wrap(f"{told}; schedq status --state {first} lists {which}", "")]
     if not jobs:
         lines += [
             "",
@@ -127,25 +133,41 @@ def _provider(row: Row) -> str:
     return f"{slug}:{variant}" if variant and ":" not in slug else slug
 
 
-def _running(job: Row, now: float) -> str:
+def _running(job: Row, now: float) -> list[str]:
     since = job.get("started_at") or job["submitted_at"]
     took = span(now - seconds(since)) if job["state"] == "running" else "starting"
-    return f"{_begin(job)} {took:>9}  {cut(_progress(job), 22)}".rstrip()
+    count, left, said = progress(job)
+    beside = ", ".join(filter(None, (count, left)))
+    below = said
+    if width(beside) > BESIDE:
+        beside, below = count, "; ".join(filter(None, (left, said)))
+    lines = [f"{_begin(job)} {took:>9}  {cut(beside, BESIDE)}".rstrip()]
+    return lines + ([paint(cut(" " * 8 + below, 80), "dim")] if below else [])
 
 
 def _begin(job: Row) -> str:
     return f"{job['id']:>6}  {fill(_provider(job), 17)} {fill(str(job['name']), 20)}"
 
 
-def _progress(job: Row) -> str:
-    progress = job.get("progress") or {}
-    done, total = progress.get("done"), progress.get("total")
-    words = [] if done is None else [f"{done:g}/{total:g}" if total else f"{done:g}"]
+def progress(job: Row) -> tuple[str, str, str]:
+    """How far a running job is: what is done of what (`6/40`), the time that is left, the worker's own word."""
+    told = job.get("progress") or {}
+    done, total = told.get("done"), told.get("total")
+    count = "" if done is None else f"{done:g}/{total:g}" if total else f"{done:g}"
+    left = ""
     if job.get("ends_in_s") is not None:
-        words.append(f"{span(job['ends_in_s'])} left" if job["ends_in_s"] >= 1 else "longer than usual")
-    if progress.get("message"):
-        words.append(str(progress["message"]))
-    return " ".join(words)
+        left = f"{span(job['ends_in_s'])} left" if job["ends_in_s"] >= 1 else "longer than usual"
+    return count, left, str(told.get("message") or "")
+
+
+def at_a_glance(job: Row) -> str:
+    """One job on one line: its state, for how long, how far it is."""
+    since = job["started_at"] if job["state"] == "running" and job["started_at"] else job["submitted_at"]
+    state = "waits" if job["state"] in WAITING else "starting" if job["state"] == "admitted" else job["state"]
+    words = [f"job {job['id']} {state} {span(now_s() - seconds(since))}"]
+    if job["state"] == "running":
+        words += filter(None, progress(job))
+    return ", ".join(words)
 
 
 def _waiting(jobs: list[Row], now: float) -> list[str]:
@@ -179,7 +201,7 @@ def jobs(rows: list[Row]) -> list[str]:
     for row in rows:
         ended, started = row.get("ended_at"), row.get("started_at")
         ago = f"{span(now - seconds(ended))} ago" if ended else "-"
-        took = span((seconds(ended) if ended else now) - seconds(started)) if started else "-"
+        took = elapsed((seconds(ended) if ended else now) - seconds(started)) if started else "-"
         state = paint(fill(row["state"].replace("_", " "), 10), COLOURS.get(row["state"], ""))
         lines.append(f"{_begin(row)} {state} {ago:>11} {took:>9}".rstrip())
         lines += [paint(each, "dim") for each in wrap(_because(row, now), " " * 8)]
@@ -191,7 +213,7 @@ def _because(row: Row, now: float) -> str:
         why = (row.get("reason") or {}).get("text")
         return f"waiting for {span(now - seconds(row['submitted_at']))}" + (f": {why}" if why else "")
     if row["state"] == "running":
-        return _progress(row)
+        return ", ".join(filter(None, progress(row)))
     outcome = row.get("outcome") or {}
     return _once(outcome["kind"], outcome.get("text") or "") if outcome.get("kind") not in (None, "ok") else ""
 
@@ -208,41 +230,58 @@ def job(row: Row) -> list[str]:
     lines += _field("state", row["state"].replace("_", " "))
     if row["state"] in WAITING:
         lines += _field("why", _once(reason.get("ruling") or "", reason.get("text") or ""))
-    if outcome.get("kind"):
+    if outcome.get("kind") not in (None, "ok"):
         lines += _field("outcome", _once(outcome["kind"], outcome.get("text") or ""))
     for key, told in (("user", "user"), ("batch", "batch"), ("key", "key"), ("priority", "priority")):
         if row.get(key):
             lines += _field(told, str(row[key]))
-    for key in ("submitted_at", "started_at", "ended_at"):
+    for key, since, where in STAMPS:
         if row.get(key):
-            lines += _field(key[:-3], f"{row[key][:19]}Z")
+            after = f", after {elapsed(seconds(row[key]) - seconds(row[since]))}{where}" if row.get(since) else ""
+            lines += _field(key[:-3], f"{row[key][:19]}Z{after}")
     if row.get("params"):
-        lines += _field("params", ", ".join(f"{name}={value}" for name, value in row["params"].items()))
+        given = (f"{name}={_value(value)}" for name, value in row["params"].items())
+        lines += _field("params", ", ".join(given))
     if row.get("input_name"):
         lines += _field(
             "input", f"{row['input_name']}, {row.get('input_bytes', '?')} bytes, sha256 {str(row['input_sha256'])[:16]}"
         )
     folder = (row.get("result") or {}).get("destination") or row.get("out")
     if folder:
+        lines.append(f"{'outputs':10} {plain(folder)}")
         by = outputs.maker(folder) if row["state"] == "succeeded" else None
-        lost = f" was overwritten by job {by}; the outputs of job {row['id']} are no longer there"
-        lines += _field("outputs", folder + (lost if by not in (None, row["id"]) else ""))
-    if row["state"] == "running" and _progress(row):
-        lines += _field("progress", _progress(row))
-    for attempt in row.get("attempts") or []:
-        told = _once(str(attempt.get("outcome") or "under way"), str(attempt.get("outcome_text") or ""))
-        lines += _field(f"attempt {attempt['attempt']}", told)
-    story = row.get("story") or []
-    if story:
+        if by not in (None, row["id"]):
+            lines += _field("", f"was overwritten by job {by}; the outputs of job {row['id']} are no longer there")
+    if row["state"] == "running" and any(progress(row)):
+        lines += _field("progress", ", ".join(filter(None, progress(row))))
+    lines += _attempts(row, outcome)
+    happened = story.lines(row.get("story") or [])
+    if happened:
         lines += ["", paint("story", "bold")]
-    for event in story:
-        lines += wrap(f"{str(event['at'])[:19]}Z  {event['event']}  {event.get('text') or ''}".rstrip(), "  ")
+    for at, sentence in happened:
+        first, *rest = wrap(sentence, " " * 24)
+        lines += [f"  {str(at)[:19]}Z  {first.lstrip()}", *rest]
     return lines
 
 
+def _attempts(row: Row, outcome: Row) -> list[str]:
+    """What became of each attempt, where there was more than one, or what is said of it is not said of the job."""
+    lines: list[str] = []
+    attempts = row.get("attempts") or []
+    for attempt in attempts:
+        kind, text = str(attempt.get("outcome") or "under way"), str(attempt.get("outcome_text") or "")
+        as_the_job = (kind, text) == (outcome.get("kind"), outcome.get("text"))
+        if len(attempts) > 1 or (attempt.get("outcome") and not as_the_job):
+            lines += _field(f"attempt {attempt['attempt']}", kind if as_the_job else _once(kind, text))
+    return lines
+
+
+def _value(value: object) -> str:
+    plain_word = isinstance(value, str) and value and not set(value) & set(' ,="')
+    return str(value) if plain_word else document(value, indent=False)
+
+
 def _field(name: str, value: str) -> list[str]:
-    first, *rest = wrap(value, "") or [""]
-    if 11 + len(first) > 80 or rest:
-        body = wrap(value, " " * 11)
-        return [fill(name, 10) + " " + body[0].lstrip(), *body[1:]]
-    return [fill(name, 10) + " " + first]
+    head = fill(name, 10) + " "
+    body = wrap(value, " " * 11) or [""]
+    return [head + body[0].lstrip(), *body[1:]] if body[0].strip() else [head.rstrip()]

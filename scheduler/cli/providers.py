@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler import catalog
+from scheduler import catalog, config
 from scheduler.cli import say
 from scheduler.cli.fast import Call
 from scheduler.config import Paths, manifest_folders
@@ -34,14 +34,7 @@ def list_providers(call: Call) -> int:
         say.out(say.document({"schema_version": 1, "providers": rows, "broken": found.broken}))
         return 0
     if specs:
-        say.out(say.paint(f"{'provider':22} {'VRAM GiB':>10} {'RAM GiB':>8}  {'installed':9}  what it does", "bold"))
-    room = max(25, say.columns() - 55)
-    for spec in sorted(specs, key=lambda each: (each["slug"], each["variant"])):
-        installed = "no" if _missing(spec) else "yes"
-        name = say.fill(_name(spec), 22)
-        say.out(
-            f"{name} {_needs(spec):>10} {say.gib(spec['ram_gib']):>8}  {installed:9}  {_title(spec, room)}".rstrip()
-        )
+        say.out("\n".join(_table(sorted(specs, key=lambda each: (each["slug"], each["variant"])), say.columns())))
     if not specs:
         say.note(f"no provider in {', '.join(map(say.plain, manifest_folders()))}; SCHEDQ_MANIFESTS names more folders")
     for message in found.broken.values():
@@ -49,8 +42,26 @@ def list_providers(call: Call) -> int:
     return 0
 
 
-def _title(spec: dict[str, Any], columns: int) -> str:
-    return say.cut(str(spec["title"] or ""), columns)
+def _table(specs: list[dict[str, Any]], columns: int) -> list[str]:
+    """A provider a line, what it does in as many lines as it takes beside the figures."""
+    rows = [
+        (_name(spec), _needs(spec), say.gib(spec["ram_gib"]), "no" if _missing(spec) else "yes", str(spec["title"]))
+        for spec in specs
+    ]
+    head = ("provider", "VRAM GiB", "RAM GiB", "installed")
+    wide = [min(24, max(say.width(row[n]) for row in (head, *rows))) for n in range(4)]
+    indent = sum(wide) + 8
+    lines = [say.paint(_figures(head, wide) + "what it does", "bold")]
+    for row in rows:
+        room = max(indent + 20, columns)
+        first, *rest = say.wrap(row[4], " " * indent, room) or [""]
+        lines += [(_figures(row, wide) + first.lstrip()).rstrip(), *rest]
+    return lines
+
+
+def _figures(row: tuple[str, ...], wide: list[int]) -> str:
+    name, vram, ram, installed = row[:4]
+    return f"{say.fill(name, wide[0])}  {vram:>{wide[1]}}  {ram:>{wide[2]}}  {installed:{wide[3]}}  "
 
 
 def _name(spec: dict[str, Any]) -> str:
@@ -87,7 +98,7 @@ def show(call: Call) -> int:
         say.out(say.document(answer))
         return 0
     say.out(say.paint(_name(spec), "bold") + f"  {say.plain(str(spec['title'] or ''))}".rstrip())
-    _pair("manifest", say.plain(spec["manifest"]))
+    say.out(f"{'manifest':11}{say.plain(spec['manifest'])}")
     _pair("installed", "no: " + missing.removeprefix(f"{spec['slug']} is not installed: ") if missing else "yes")
     _pair("takes", " ".join(spec["input"]["accept"]) or "any file")
     for line in _parameters(spec):
@@ -97,16 +108,24 @@ def show(call: Call) -> int:
     for warning in told["warnings"]:
         _pair("warning", warning)
     say.out("")
-    say.out(say.paint(f"{'value':26} {'is':38}  from", "bold"))
-    for row in told["values"]:
-        if row["key"] in ("slug", "title") or row["value"] in (None, [], {}):
-            continue
-        origin = "manifest" if row["origin"] == spec["manifest"] else say.plain(row["origin"])
-        lines = say.wrap(_shown(row), " " * 27, columns=65)
-        say.out(f"{say.fill(row['key'], 26)} {say.fill(lines[0].lstrip(), 38)}  {origin}")
-        for line in lines[1:]:
-            say.out(line)
+    for line in _values(told["values"], spec["manifest"]):
+        say.out(line)
     return 0
+
+
+def _values(values: list[dict[str, Any]], manifest: str) -> list[str]:
+    """A line a declared value: its key, what it is, where that comes from."""
+    rows = [row for row in values if row["key"] not in ("slug", "title") and row["value"] not in (None, [], {})]
+    wide = min(32, max(say.width(row["key"]) for row in rows))
+    room = max(24, say.columns() - wide - 11)
+    lines = [say.paint(f"{'value':{wide}} {'is':{room}}  from", "bold")]
+    for row in rows:
+        origin = "manifest" if row["origin"] == manifest else say.plain(row["origin"])
+        first, *rest = say.wrap(_shown(row), " " * (wide + 1), columns=wide + 1 + room)
+        first = first.lstrip()
+        lines.append(f"{say.fill(row['key'], wide)} {first}{' ' * (room - say.width(first))}  {origin}")
+        lines += rest
+    return lines
 
 
 def _pair(word: str, text: str) -> None:
@@ -156,6 +175,8 @@ def check(call: Call) -> int:
         warnings = [each["text"] for each in told if each["level"] != "error"]
         rows.append({"provider": slug, "broken": broken, "warnings": warnings, "missing": missing})
     any_broken = any(row["broken"] for row in rows)
+    for odd in config.check([*found.providers, *found.broken]):
+        say.note(f"warning: {odd}")
     if call.flag("json"):
         say.out(say.document({"schema_version": 1, "providers": rows}))
         return BrokenManifest.exit_code if any_broken else 0
@@ -170,18 +191,28 @@ def check(call: Call) -> int:
 
 
 def install(call: Call) -> int:
-    """Build the environments of providers, one after another; progress on stderr."""
-    from scheduler.host import environments
+    """Build the environments of providers, one after another; progress on stderr. A signal ends what is running."""
+    from scheduler.cli import endings
 
     found = catalog.load(Paths())
     specs = [found.spec(slug) for slug in dict.fromkeys(call.many("slugs"))]
     if not specs:
         raise UsageError("install needs a provider; schedq providers list shows them")
-    for spec in specs:
-        if not spec["environment"] and not environments.missing(spec):
-            say.note(f"{_name(spec)}: nothing to install, it runs in {spec['python'] or 'a program of its own'}")
-            continue
-        made = environments.install(spec, say.note)
-        if not made.fresh:
-            say.note(f"{_name(spec)}: already installed in {made.path}")
+    try:
+        with endings.raised():
+            for spec in specs:
+                _install(spec)
+    except endings.Ended as ended:
+        raise ended.interrupted("nothing is being installed any more; the same call begins anew") from None
     return 0
+
+
+def _install(spec: dict[str, Any]) -> None:
+    from scheduler.host import environments
+
+    if not spec["environment"] and not environments.missing(spec):
+        say.note(f"{_name(spec)}: nothing to install, it runs in {spec['python'] or 'a program of its own'}")
+        return
+    made = environments.install(spec, say.note)
+    if not made.fresh:
+        say.note(f"{_name(spec)}: already installed in {made.path}")

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import errno
 import os
 
 from scheduler import outputs, wake
+from scheduler.absence import Absence
 from scheduler.cli import ids as names
 from scheduler.cli import say
 from scheduler.cli.fast import Call
 from scheduler.client import ENDED, Client, at_pointer, ending
-from scheduler.config import Paths
+from scheduler.config import Paths, absolute
 from scheduler.errors import NoSuchJob, Refused, SchedqError, Temporary, UsageError
 from scheduler.store import peek, turnstile
 
@@ -18,6 +20,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FOLLOW_S, SHOWN = 0.3, 200
+NO_PLACE = (errno.ENOENT, errno.ENOTDIR, errno.EISDIR, errno.ENAMETOOLONG, errno.ELOOP)
 
 
 def status(call: Call) -> int:
@@ -86,38 +89,51 @@ def result(call: Call) -> int:
         part = text.encode("utf-8", "surrogatepass" if raw else "strict")
         if not target:
             say.data(part if raw and text.endswith("\n") else part + b"\n")
+            _note_failed(job)
             return 0
     if target:
-        _write(part, target, folder, job, overwrite=call.flag("overwrite"))
+        _write(part, target, folder, job, client.paths.home, overwrite=call.flag("overwrite"))
+        _note_failed(job)
         return 0
     from scheduler.cli.requests import print_reply
 
     print_reply(reply, one_line=call.flag("json"))
+    _note_failed(job)
     if folder:
         by = outputs.maker(folder)
         say.note(f"outputs: {folder}" + (f" was overwritten by job {by}" if by not in (None, job["id"]) else ""))
     return 0
 
 
-def _write(part: bytes, target: str, folder: str, job: dict[str, Any], *, overwrite: bool) -> None:
+def _note_failed(job: dict[str, Any]) -> None:
+    """Of a job that failed and has a reply all the same: that its outputs are not where they were to go."""
+    if job["state"] != "succeeded":
+        say.note(f"job {job['id']} {ending(job)}")
+
+
+def _write(part: bytes, target: str, folder: str, job: dict[str, Any], home: str, *, overwrite: bool) -> None:
     """Into a file by temp and rename; into a folder as `<name>.json`, the outputs beside it as `<name>`.
 
-    Refused where something is there already, unless it may be overwritten; a device or a pipe is written into.
+    Refused where something is there already, unless it may be overwritten, and in the folder of the queue itself,
+    `home`; a device or a pipe is written into.
     """
-    path = os.path.abspath(target)
+    path = absolute(target, "--output")
     if os.path.isdir(path) or target.endswith("/"):
-        name = str(job["name"]).replace("/", "_") or str(job["id"])
+        name = outputs.entry(str(job["name"])) or str(job["id"])
         beside_it, path = os.path.join(path, name), os.path.join(path, name + ".json")
         for each in (path, beside_it) if folder else (path,):
+            outputs.refuse_kept(each, home)
             _refuse_taken(each, job, overwrite)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
-        except OSError as error:
-            raise UsageError(f"{os.path.dirname(path)} cannot be made: {error.strerror}; name another folder") from None
+        except (OSError, RecursionError) as error:
+            why = error.strerror if isinstance(error, OSError) else "it has too many levels"
+            raise UsageError(f"{os.path.dirname(path)[:200]} cannot be made: {why}; name another folder") from None
         if folder:
             _copy(folder, beside_it, job)
     device = os.path.exists(path) and not os.path.isfile(path) and not os.path.isdir(path)
     if not device:
+        outputs.refuse_kept(path, home)
         _refuse_taken(path, job, overwrite)
     beside = path if device else f"{path}.{os.getpid()}.tmp"
     try:
@@ -129,7 +145,7 @@ def _write(part: bytes, target: str, folder: str, job: dict[str, Any], *, overwr
     except OSError as error:
         if not device and os.path.lexists(beside):
             os.unlink(beside)
-        kind: type[SchedqError] = UsageError if isinstance(error, FileNotFoundError | NotADirectoryError) else Temporary
+        kind: type[SchedqError] = UsageError if error.errno in NO_PLACE else Temporary
         raise kind(f"{path} cannot be written: {error.strerror}; the result is still in the queue") from None
     say.note(f"wrote {path}")
 
@@ -166,7 +182,7 @@ def log(call: Call) -> int:
     wanted, follow = call.whole("attempt"), call.flag("follow")
     attempt = wanted or int(job["attempt"])
     if wanted is not None and not 1 <= wanted <= int(job["attempt"]):
-        raise UsageError(f"job {job_id} has {job['attempt']} attempts and no attempt {wanted}")
+        raise UsageError(f"job {job_id} has {say.counted(int(job['attempt']), 'attempt')} and no attempt {wanted}")
     if not follow:
         tried = range(1, int(job["attempt"]) + 1)
         logs = [n for n in tried if os.path.exists(os.path.join(paths.attempt(job_id, n), "log"))]
@@ -204,7 +220,7 @@ def _pour(path: str, at: int) -> int:
 
 
 def _follow(paths: Paths, job_id: int, wanted: int | None) -> int:
-    line = wake.Line(paths)
+    line, absence = wake.Line(paths), Absence(paths)
     attempt, at = 0, 0
     try:
         line.say(op="watch", jobs=[job_id])
@@ -224,15 +240,21 @@ def _follow(paths: Paths, job_id: int, wanted: int | None) -> int:
                     break
             if over:
                 return 0
+            absence.check([job_id])
     finally:
         line.close()
 
 
 def wait(call: Call) -> int:
-    """Wait until all have ended: 0 if all succeeded, 1 if one did not, 124 when the time is over."""
+    """Wait until all have ended: 0 if all succeeded, 1 if one did not.
+
+    124 when the time is over, 6 when no scheduler runs that could end them.
+    """
     client = Client()
     timeout_s = call.duration_s("timeout")
     chosen = names.needed(call, client.paths)
+    if not chosen:
+        say.note("no job matches; there is nothing to wait for")
     states: dict[int, str] = {}
     for job_id, state in client.ended(chosen, timeout_s):
         states[job_id] = state

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import _signal  # type: ignore[import-not-found]  # the module `signal` costs an import of enum
 import os
 
 from scheduler import wake
-from scheduler.cli import say
+from scheduler.cli import say, sight
 from scheduler.cli.fast import Call
+from scheduler.cli.ticker import Ticker
 from scheduler.client import Client, failure, not_ended
 from scheduler.clock import monotonic_s
-from scheduler.config import envs, manifest_folders
-from scheduler.errors import SchedqError, UsageError, WaitTimedOut
+from scheduler.config import envs
+from scheduler.errors import SchedqError, Temporary, UsageError, WaitTimedOut
 from scheduler.store import turnstile
 
 TYPE_CHECKING = False
@@ -20,29 +20,24 @@ if TYPE_CHECKING:
 
     from scheduler.config import Paths
 
-SILENT_S, ANSWER_S = 5.0, 0.5
-MARKER = "schedq-environment.json"
-"""Written last by an installation (host.environments): an environment without it is not whole."""
-
-ASKED_TO_STOP = (_signal.SIGINT, _signal.SIGTERM)
-
-
-class Stopped(BaseException):
-    """SIGINT or SIGTERM came while a job was waited for."""
-
-    def __init__(self, signum: int) -> None:
-        super().__init__(signum)
-        self.signum = signum
+SILENT_S, TICK_S = 5.0, 1.0
+"""How often a job that is waited for is looked at: for a file or a pipe, and for somebody at a terminal."""
 
 
 def submit(call: Call) -> int:
     """Queue one job for each input and print the ids, one a line; nothing else goes to stdout."""
     client = Client()
     timeout_s = call.duration_s("timeout")
+    if timeout_s == 0.0:
+        raise UsageError(f"--timeout {call.text('timeout')} would end every attempt at once; give it 1ms or more")
     spec, sources = _asked(client, call, call.many("input"))
     rows = _rows(client, call, spec, sources, timeout_s=timeout_s)
     client.enqueue(rows, lambda ids: _print_ids(call, ids))
-    _notes(client, spec)
+    _note_moved(client)
+    try:
+        _notes(client, spec)
+    except (OSError, SchedqError):
+        pass  # the ids are out, and what else there is to say is no reason to call that a failure
     return 0
 
 
@@ -64,6 +59,11 @@ def _ids(ids: list[int]) -> str:
     return ",".join(map(str, ids))
 
 
+def _note_moved(client: Client) -> None:
+    for out, aside in client.moved:
+        say.note(f"note: what was at {out} lies at {aside} now, and stays there however the job ends")
+
+
 def _notes(client: Client, spec: dict[str, Any]) -> None:
     missing = not_installed(spec)
     if missing:
@@ -72,24 +72,12 @@ def _notes(client: Client, spec: dict[str, Any]) -> None:
         say.note("note: no scheduler runs, so nothing starts yet; start it: schedq up")
     elif (stopped := turnstile.stopped_scheduler(client.paths)) is not None:
         say.note(f"note: {turnstile.about_stopped(stopped)}")
-    elif not _compare_folders(client.paths):
+    elif (about := sight.told(client.paths)) is None:
         say.note("note: the scheduler does not answer just now; if that stays so: schedq up --takeover")
-
-
-def _compare_folders(paths: Paths) -> bool:
-    """Say which folders of manifests a running scheduler does not know and this call does; False if none answers."""
-    line = wake.Line(paths)
-    try:
-        told = line.ask(ANSWER_S, op="ping")
-    finally:
-        line.close()
-    if told is None:
-        return False
-    known = told.get("manifests")
-    for folder in map(os.path.abspath, manifest_folders()):
-        if isinstance(known, list) and folder not in known:
-            say.note(f"note: the running scheduler does not look into {folder}; `schedq restart` makes it")
-    return True
+    elif about.get("leaving") == "down":
+        say.note("note: the scheduler is going down and starts nothing new; schedq up starts another when it has gone")
+    else:
+        sight.note_unknown(about)
 
 
 def _asked(client: Client, call: Call, sources: list[str]) -> tuple[dict[str, Any], list[str]]:
@@ -130,14 +118,8 @@ def not_installed(spec: dict[str, Any]) -> str:
     if spec["python"]:
         if not spec["files"] and os.access(os.path.expanduser(spec["python"]), os.X_OK):
             return ""
-    elif spec["environment"]:
-        folder = spec["environment"]["hash"].rpartition(":")[2][:32]
-        if not spec["files"] and any(
-            os.path.exists(os.path.join(root, folder, MARKER))
-            and os.access(os.path.join(root, folder, "bin", "python"), os.X_OK)
-            for root in envs()
-        ):
-            return ""
+    elif spec["environment"] and not spec["files"] and sight.has_environment(spec["environment"]["hash"], envs()):
+        return ""
     from scheduler.host import environments
 
     return environments.missing(spec)
@@ -145,6 +127,8 @@ def not_installed(spec: dict[str, Any]) -> str:
 
 def run(call: Call) -> int:
     """Submit one request, see it through and print the reply. Signals cancel it; a hang-up and --timeout leave it."""
+    from scheduler.cli import owning
+
     client = Client()
     timeout_s = call.duration_s("timeout")
     given = call.text("input")
@@ -154,26 +138,36 @@ def run(call: Call) -> int:
     rows = _rows(client, call, spec, sources)
     missing = not_installed(spec)
     if missing:
-        from scheduler.cli import lifecycle
-
         if not spec["environment"] or spec["python"]:
             raise SchedqError(f"{missing}; nothing was queued")
-        lifecycle.install_first(call.text("slug") or "")
-    if not _compare_folders(client.paths):
-        from scheduler.cli import lifecycle
+        from scheduler.cli import children
 
-        lifecycle.ensure(client.paths)
+        children.install(call.text("slug") or "")
+        missing = not_installed(spec)
+        if missing:
+            raise SchedqError(f"the installation ended well, and yet {missing}; nothing was queued")
+    _refuse_unseen(client, spec)
     ids: list[int] = []
+
+    def own(given: list[int]) -> None:
+        """The job is ours from here on: its id is out, and a signal that came meanwhile cancels it."""
+        ids.extend(given)
+        say.note(f"job {ids[0]}")
+        owning.own()
+
     try:
-        client.enqueue(rows, lambda given: _own(ids, given))
-        job_id = ids[0]
-        state = _seen_through(client, job_id, timeout_s)
-    except Stopped as stopped:
-        return _cancelled(client, ids[0], stopped.signum)
+        try:
+            client.enqueue(rows, own)
+            _note_moved(client)
+            job_id = ids[0]
+            state = _seen_through(client, job_id, timeout_s)
+        finally:
+            owning.disown()
+    except owning.Stopped as stopped:
+        return owning.cancel(client, ids[0], stopped.signum)
     except WaitTimedOut as error:
-        raise WaitTimedOut(f"{error}; schedq wait {job_id}, or the same call with --key, finds it again") from None
-    for signum in ASKED_TO_STOP:
-        _signal.signal(signum, _signal.SIG_DFL)
+        same = ", or the same call," if call.text("key") else ""
+        raise WaitTimedOut(f"{error}; schedq wait {job_id}{same} finds it again") from None
     if state != "succeeded":
         raise failure(client.status(job_id), client.paths)
     reply, folder, _job = client.reply(job_id)
@@ -183,21 +177,71 @@ def run(call: Call) -> int:
     return 0
 
 
+def _refuse_unseen(client: Client, spec: dict[str, Any]) -> None:
+    """A scheduler runs when this returns, started if need be. Temporary if it would never run this provider.
+
+    One that is about to go is left to that: what this job needs is the next one's (`_succeeded`).
+    """
+    about = sight.told(client.paths)
+    if about is None:
+        from scheduler.cli import starting
+
+        starting.ensure(client.paths)
+        about = sight.told(client.paths)
+    if about is not None and not about.get("leaving"):
+        unseen = sight.mismatch(about, spec)
+        if unseen:
+            raise Temporary(f"{unseen}; nothing was queued")
+        sight.note_unknown(about)
+
+
 def _seen_through(client: Client, job_id: int, timeout_s: float | None) -> str:
-    """The state in which a job ended; while it waits, its reason goes to stderr as often as the ruling changes."""
-    until = None if timeout_s is None else monotonic_s() + timeout_s
-    said = None
-    while True:
-        left = SILENT_S if until is None else min(SILENT_S, max(0.0, until - monotonic_s()))
-        try:
-            return client.wait([job_id], left)[job_id]
-        except WaitTimedOut:
-            if until is not None and monotonic_s() >= until:
-                raise WaitTimedOut(not_ended([job_id], timeout_s)) from None
-        reason = client.status(job_id).get("reason") or {}
-        if reason and reason["ruling"] != said:
-            say.note(f"job {job_id} waits: {reason['text'] or reason['ruling']}")
-        said = reason.get("ruling")
+    """The state in which a job ended. While it waits, its reason goes to stderr as often as the ruling changes; to a
+    terminal also how far it is."""
+    began_s = monotonic_s()
+    until = None if timeout_s is None else began_s + timeout_s
+    said, ticker = None, Ticker()
+    goes = _goes(client.paths)  # asked once the job is queued: who goes from now on does so in spite of it
+    if goes == "down":
+        say.note("the scheduler is going down: when it has gone, this starts another")
+    try:
+        while True:
+            step_s = TICK_S if ticker.on or goes else SILENT_S
+            left = step_s if until is None else min(step_s, max(0.0, until - monotonic_s()))
+            try:
+                return client.wait([job_id], left)[job_id]
+            except WaitTimedOut:
+                if until is not None and monotonic_s() >= until:
+                    raise WaitTimedOut(not_ended([job_id], timeout_s)) from None
+            goes = goes and _succeeded(client.paths)
+            job = client.status(job_id)
+            reason = job.get("reason") or {}
+            if monotonic_s() - began_s >= SILENT_S and not (goes and reason.get("ruling") == "scheduler_down"):
+                if reason and reason["ruling"] != said:
+                    ticker.clear()
+                    say.note(f"job {job_id} waits: {reason['text'] or reason['ruling']}")
+                said = reason.get("ruling")
+            if ticker.on:
+                from scheduler.cli import pages
+
+                ticker.show(pages.at_a_glance(job))
+    finally:
+        ticker.clear()
+
+
+def _goes(paths: Paths) -> str:
+    """Why the scheduler that was there goes: what it says, `silent` if it says nothing; empty if it stays."""
+    about = sight.told(paths)
+    return "silent" if about is None else str(about.get("leaving") or "")
+
+
+def _succeeded(paths: Paths) -> str:
+    """The same, with another one started as soon as it has gone."""
+    if not wake.scheduler_runs(paths):
+        from scheduler.cli import starting
+
+        starting.ensure(paths)
+    return _goes(paths)
 
 
 def print_reply(reply: bytes, *, one_line: bool) -> None:
@@ -208,29 +252,3 @@ def print_reply(reply: bytes, *, one_line: bool) -> None:
         say.out(say.document(json.loads(reply), indent=True))
     else:
         say.data(reply + b"\n")
-
-
-def _own(ids: list[int], given: list[int]) -> None:
-    """The job is ours from here on: its id is out, and a signal that came meanwhile cancels it."""
-    ids.extend(given)
-    say.note(f"job {ids[0]}")
-    for signum in ASKED_TO_STOP:
-        _signal.signal(signum, _stop)
-
-
-def _stop(signum: int, _frame: object) -> None:
-    raise Stopped(signum)
-
-
-def _cancelled(client: Client, job_id: int, signum: int) -> int:
-    for each in ASKED_TO_STOP:
-        _signal.signal(each, _impatient)
-    say.note(f"cancelling job {job_id}")
-    client.cancel([job_id])
-    state = client.wait([job_id])[job_id]
-    say.note(f"job {job_id} {state}")
-    return 128 + signum
-
-
-def _impatient(_signum: int, _frame: object) -> None:
-    say.note("still waiting for its worker to stop; a hang-up or SIGKILL leaves it to the scheduler")

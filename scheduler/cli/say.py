@@ -54,12 +54,23 @@ def note(text: str) -> None:
 
 
 def document(value: object, *, indent: bool | None = None) -> str:
-    """A value as JSON text: indented on a terminal, else one line."""
+    """A value as JSON text: indented on a terminal, else one line. A number that JSON has not is null."""
     import json
 
-    wide = os.isatty(1) if indent is None else indent
-    text = json.dumps(value, ensure_ascii=False, indent=2 if wide else None)
+    wide = 2 if (os.isatty(1) if indent is None else indent) else None
+    try:
+        text = json.dumps(value, ensure_ascii=False, indent=wide, allow_nan=False)
+    except ValueError:
+        text = json.dumps(_finite(value), ensure_ascii=False, indent=wide, allow_nan=False)
     return text.encode("utf-8", "backslashreplace").decode()
+
+
+def _finite(value: object) -> object:
+    if isinstance(value, dict):
+        return {key: _finite(each) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_finite(each) for each in value]
+    return None if isinstance(value, float) and value - value != 0.0 else value
 
 
 def coloured() -> bool:
@@ -72,13 +83,13 @@ def paint(text: str, colour: str) -> str:
     return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m" if colour and coloured() else text
 
 
-def columns() -> int:
-    """How wide a line may be: as COLUMNS says, else as the terminal on stdout is, else 80."""
+def columns(fd: int = 1) -> int:
+    """How wide a line may be: as COLUMNS says, else as the terminal on `fd` is, stdout unless given, else 80."""
     given = os.environ.get("COLUMNS", "")
     if given.isascii() and given.isdecimal() and int(given) > 0:
         return int(given)
     try:
-        return os.get_terminal_size(1).columns or 80
+        return os.get_terminal_size(fd).columns or 80
     except OSError:
         return 80
 
@@ -116,11 +127,14 @@ def fill(text: str, columns: int) -> str:
 
 
 def wrap(text: str, indent: str, columns: int = 80) -> list[str]:
-    """Text in lines of at most `columns`, each after `indent`; a word that is longer is broken."""
+    """Text in lines of at most `columns`, each after `indent`; a word that is longer is broken, unless it is a path.
+
+    A path stands whole on a line of its own, however long, so that it can be copied.
+    """
     lines, line = [], ""
     room = columns - len(indent)
     for word in plain(text).split(" "):
-        while width(word) > room:
+        while width(word) > room and "/" not in word:
             head = word[: max(1, room - (width(line) + 1 if line else 0))]
             line, word = (line + " " if line else "") + head, word[len(head) :]
             lines.append(line)
@@ -150,6 +164,18 @@ def span(seconds: float | None) -> str:
         return f"{hours}h {minute:02d}m"
     days, hour = divmod(hours, 24)
     return f"{days}d {hour:02d}h"
+
+
+def elapsed(seconds: float | None) -> str:
+    """How long something took: below 10 s with decimals, `0.04s`, `3.2s`, else as `span`; `-` if it is not known."""
+    if seconds is None or seconds >= 9.95:
+        return span(seconds)
+    return "<0.01s" if seconds < 0.005 else f"{seconds:.2f}s" if seconds < 0.995 else f"{seconds:.1f}s"
+
+
+def counted(count: int, noun: str) -> str:
+    """A number and what is counted: `1 job`, `3 jobs`."""
+    return f"{count} {noun}" + ("" if count == 1 else "s")
 
 
 def gib(value: object) -> str:

@@ -13,8 +13,9 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from scheduler.declared.declaration import DAEMONS, PLACEHOLDERS, SLUG, VARIANT, Manifest, faults, shown, strays
+from scheduler.declared.declaration import PLACEHOLDERS, SLUG, VARIANT, Manifest, faults, named, shown, strays
 from scheduler.declared.layers import Source, origin_of
+from scheduler.declared.refusals import contradictions, shells_of, unkept
 from scheduler.declared.revision import environment_hash, revision
 from scheduler.errors import BrokenManifest
 from scheduler.inputs import cache, schema, validators
@@ -24,72 +25,25 @@ from scheduler.inputs.cache import Seen
 def declared(source: Source, variant: str) -> Manifest:
     """One variant's manifest, every layer applied. BrokenManifest with every fault of it, one a line."""
     table, origins = source.merged(variant)
+    wrong = dict(unkept(table))
     try:
         found = Manifest.model_validate(table)
     except ValidationError as error:
-        raise BrokenManifest(
-            "\n".join(f"{_blamed(source, origin_of(key, origins))}: {key}{words}" for key, words in faults(error))
-        ) from None
-    wrong = _contradictions(found, os.path.basename(source.folder))
+        wrong = {**dict(faults(error)), **wrong}
     if wrong:
         raise BrokenManifest(
-            "\n".join(f"{_blamed(source, origin_of(each.split(' ')[0], origins))}: {each}" for each in wrong)
+            "\n".join(f"{_blamed(source, origin_of(key, origins))}: {named(key)}{why}" for key, why in wrong.items())
+        )
+    told = contradictions(found, source.folder)
+    if told:
+        raise BrokenManifest(
+            "\n".join(f"{_blamed(source, origin_of(each.split(' ')[0], origins))}: {each}" for each in told)
         )
     return found
 
 
 def _blamed(source: Source, origin: str) -> str:
     return source.path if origin == "default" else origin
-
-
-def _contradictions(found: Manifest, folder: str) -> list[str]:
-    """Keys that are right each by itself and wrong together: `KEY = VALUE: why; fix`."""
-    wrong: list[str] = []
-    worker = found.worker
-    if found.slug != folder:
-        wrong.append(f'slug = "{found.slug}": the folder is called {folder}; rename one of them, they must be the same')
-    if found.gpu.policy == "none" and found.gpu.vram_budget_gb:
-        wrong.append(
-            f"gpu.vram_budget_gb = {found.gpu.vram_budget_gb:g}: the policy is none, which needs no device; "
-            'remove the budget or write policy = "required"'
-        )
-    if found.gpu.policy == "required" and found.gpu.vram_budget_gb == 0:
-        wrong.append("gpu.vram_budget_gb = 0: a device is required; measure the budget, or leave it out until then")
-    if found.mode == "resident" and worker.command is not None:
-        wrong.append(f"worker.command = {shown(worker.command)}: a resident worker is a script; use worker.script")
-    if worker.script is None and worker.command is None:
-        other = "" if found.mode == "resident" else " or worker.command"
-        wrong.append(
-            f'worker.script is missing: mode {found.mode} needs it{other}; write script = "worker.py" in [worker]'
-        )
-    if worker.script is not None and worker.command is not None and found.mode == "oneshot":
-        wrong.append(f"worker.command = {shown(worker.command)}: there is a script too; keep one of the two")
-    if worker.command == []:
-        wrong.append("worker.command = []: nothing to run; write the program and its arguments")
-    needs_python = worker.script is not None or any("{python}" in word for word in worker.command or [])
-    if needs_python and worker.python is None and found.env is None:
-        wrong.append(
-            "worker.python is missing: no interpreter for this worker; add worker.python, or [env] to install one"
-        )
-    for key, words in (("wrap", worker.wrap), ("command", worker.command or [])):
-        names = [os.path.basename(word) for word in words]
-        for index, name in enumerate(names):
-            if name in DAEMONS and "run" in names[index:]:
-                wrong.append(
-                    f"worker.{key} = {shown(words)}: {name} run starts the process under a daemon, where it is neither "
-                    "seen nor stopped; use apptainer exec, or run the program itself"
-                )
-                break
-    for glob in worker.outputs:
-        if os.path.isabs(glob) or ".." in glob.split("/"):
-            wrong.append(f'worker.outputs = "{glob}": leads out of the output folder; write it relative to that')
-    names = [each.name for each in found.validation]
-    for name in sorted({each for each in names if names.count(each) > 1}):
-        wrong.append(f'validation.name = "{name}": two cases are called that; rename one')
-    for key, over in (("input.accept", found.input.accept),):
-        if len({each.lower() for each in over}) < len(over):
-            wrong.append(f"{key} = {shown(over)}: a suffix is there twice; keep one")
-    return wrong
 
 
 def entry(source: Source, cache_folder: str, origin: str, seen: Seen) -> dict[str, Any]:
@@ -153,14 +107,11 @@ def _spec(source: Source, found: Manifest, variant: str, cache_folder: str, seen
         if text is None:
             return None
         path = expanded(text, folder)
-        seen.look(path)
         seen.look(os.path.dirname(path))
-        if not os.path.isfile(path):
-            state = "is a folder" if os.path.isdir(path) else "is not there"
+        why = seen.fault(path)
+        if why:
             where = f"variants.{variant}.{key}" if variant and _varies(source.variants[variant], key) else key
-            wrong.append(
-                f"{source.path}: {where} = {shown(text)}: {path} {state}; correct the path or put the file there"
-            )
+            wrong.append(f"{source.path}: {where} = {shown(text)}: {path} {why}")
         return path
 
     python = worker.python
@@ -235,6 +186,12 @@ def _warnings(found: Manifest, source: Source, variant: str) -> list[str]:
         told.append("gpu.vram_budget_gb is missing: nothing is admitted (undeclared) until it is measured")
     if "gpu" not in source.raw:
         told.append('[gpu] is missing: policy = "required" is assumed')
+    for key, words in (("wrap", found.worker.wrap), ("command", found.worker.command or [])):
+        if shells_of(words):
+            told.append(
+                f"worker.{key} runs a shell ({shells_of(words)[0]}): what its text starts is not looked into; it must "
+                "stay the parent of the worker, or become it (exec)"
+            )
     words = found.worker.command or []
     if words and not any("{input}" in word for word in words):
         told.append("worker.command has no {input}: the request's file is not handed on")

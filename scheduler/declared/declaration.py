@@ -12,16 +12,18 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator
 
+from scheduler.config import LONGEST_S
 from scheduler.model.outcome import KINDS as OUTCOMES
+from scheduler.tomlfile import quoted, shortened
 
 SLUG = r"[a-z][a-z0-9_]*"
 VARIANT = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
 PLACEHOLDERS = ("python", "input", "out", "params", "work", "name")
 DAEMONS = ("docker", "podman", "nerdctl")
 
-Gib = Annotated[float, Field(ge=0)]
-Seconds = Annotated[float, Field(ge=0)]
-Patience = Annotated[float, Field(gt=0)]
+Gib = Annotated[float, Field(ge=0, le=2**20)]
+Seconds = Annotated[float, Field(ge=0, le=LONGEST_S)]
+Patience = Annotated[float, Field(gt=0, le=LONGEST_S)]
 Text = Annotated[str, Field(min_length=1)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 Sha256 = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
@@ -69,7 +71,7 @@ class Worker(Table):
     start_timeout_s: Patience = 900.0
     request_timeout_s: Patience = 3600.0
     idle_timeout_s: Seconds = 600.0
-    max_workers: int | None = Field(default=None, ge=1)
+    max_workers: int | None = Field(default=None, ge=1, le=4096)
     stop_grace_s: Seconds = 30.0
     later_for_s: Seconds = 43200.0
 
@@ -198,19 +200,24 @@ def shown(value: Any) -> str:
     return text if len(text) <= 60 else text[:57] + "..."
 
 
+def named(key: str) -> str:
+    """A dotted key that can be shown in one line, cut in the middle if it is long."""
+    return shortened(quoted(key))
+
+
 def strays(table: dict[str, Any], inside: str = "") -> tuple[list[str], list[str]]:
     """Keys that are not ours: (faults: a slip of one of ours; warnings: the rest), as sentences."""
     faults: list[str] = []
     warnings: list[str] = []
     for key, value in table.items():
-        where = f"{inside}{key}"
+        where = named(f"{inside}{key}")
         if key == "variants" and isinstance(value, dict) and not inside:
             for name, over in value.items():
                 if isinstance(over, dict):
                     for found, more in zip((faults, warnings), strays(over, f"variants.{name}."), strict=True):
                         found += more
                     faults += [
-                        f"variants.{name}.{odd}: a variant cannot change this; it changes {', '.join(VARIES)}"
+                        f"variants.{named(name)}.{odd}: a variant cannot change this; it changes {', '.join(VARIES)}"
                         for odd in over if odd in (*keys(Manifest), "variants") and odd not in VARIES
                     ]  # fmt: skip
         elif key not in keys(Manifest):
@@ -219,7 +226,7 @@ def strays(table: dict[str, Any], inside: str = "") -> tuple[list[str], list[str
             for part in value if isinstance(value, list) else [value]:
                 for odd in part if isinstance(part, dict) else ():
                     if odd not in keys(TABLES[key]):
-                        _stray(f"{where}.{odd}", odd, part[odd], keys(TABLES[key]), faults, warnings)
+                        _stray(named(f"{where}.{odd}"), odd, part[odd], keys(TABLES[key]), faults, warnings)
     return faults, list(dict.fromkeys(warnings))
 
 
@@ -277,7 +284,7 @@ def _fault(error: Any, key: str) -> str:
     bounds = {"greater_than": "gt", "greater_than_equal": "ge", "less_than": "lt", "less_than_equal": "le"}
     if kind in bounds:
         word = {"gt": "above", "ge": "at least", "lt": "below", "le": "at most"}[bounds[kind]]
-        return f"{start}must be {word} {limits[bounds[kind]]:g}"
+        return f"{start}must be {word} {limits[bounds[kind]]:.15g}"
     if kind in ("string_too_short", "too_short"):
         return f"{start}must not be empty; fill it or remove the key"
     if kind == "string_pattern_mismatch":

@@ -64,6 +64,14 @@ def code(folder: str, seen: Seen) -> dict[str, str]:
             if each.is_dir(follow_symlinks=False):
                 if each.name[0] not in "._" and each.name != "node_modules":
                     waiting.append(each.path)
-            elif each.name.endswith(".py") and each.is_file():
+            elif each.name.endswith(".py") and _is_file(each):
                 found[os.path.relpath(each.path, folder)] = sha256(seen.bytes_of(each.path))
     return found
+
+
+def _is_file(entry: os.DirEntry[str]) -> bool:
+    """Whether there is code: a link that leads nowhere, or in a circle, is none."""
+    try:
+        return entry.is_file()
+    except OSError:
+        return False

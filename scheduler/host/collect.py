@@ -9,17 +9,27 @@ from __future__ import annotations
 import json
 import math
 import os
+import shutil
 from dataclasses import dataclass
 from typing import Any
 
 from scheduler.config import Paths
 from scheduler.host import attempt as attempts
+from scheduler.host import publishing
+from scheduler.host.workers import regular
+from scheduler.host.workers.records import last_line
 from scheduler.model.host import Task
-from scheduler.model.outcome import EXIT_LATER, EXIT_NO_ACCELERATOR, EXIT_REFUSED, Outcome, exit_words
-
-LATER_S = 60.0
-SOONEST_S, LATEST_S = 1.0, 43_200.0
-"""How soon and how late a worker that asks for another time is tried again, whatever it says."""
+from scheduler.model.outcome import (
+    EXIT_LATER,
+    EXIT_NO_ACCELERATOR,
+    EXIT_REFUSED,
+    LATER_S,
+    LATEST_S,
+    SOONEST_S,
+    Outcome,
+    exit_words,
+    later_s,
+)
 
 REASONS = {
     "refused": "refused",
@@ -40,41 +50,63 @@ class Collected:
     versions: dict[str, str] | None = None
 
 
-def collect(paths: Paths, spec: dict[str, Any], task: Task, facts: dict[str, Any], umask: int = 0o077) -> Collected:
-    """Read an attempt's stored reply, look for its outputs and publish them; whatever was said, it is an outcome."""
+def collect(
+    paths: Paths, spec: dict[str, Any], task: Task, facts: dict[str, Any], umask: int = 0o077, unstored: str = ""
+) -> Collected:
+    """Read an attempt's stored reply, look for its outputs and publish them; whatever was said, it is an outcome.
+
+    `unstored` is what its keeper said that kept it from storing one.
+    """
     place = attempts.desk(paths, task.job_id, task.attempt, task.input_name)
     try:
-        with open(place.reply_path, "rb") as file:
-            stored = json.load(file, parse_constant=_no_number)
+        data = regular.content(place.reply_path)
+        stored = json.loads(data, parse_constant=_no_number, parse_float=_finite)
         if not isinstance(stored, dict):
             raise ValueError("it is no JSON object")
         oneshot = spec["mode"] == "oneshot"
-        outcome, result = _oneshot(stored, place.log_path) if oneshot else _resident(stored)
+        outcome, result = _oneshot(stored, place) if oneshot else _resident(stored)
     except RecursionError:
         return Collected(Outcome("no_reply", "the worker's reply cannot be read: it is nested too deep"))
-    except (OSError, ValueError) as error:
+    except OSError as error:
+        text = unstored or f"the worker's reply cannot be read: {place.reply_path}: {error.strerror}"
+        return Collected(Outcome("no_reply", clean(text)))
+    except ValueError as error:
         return Collected(Outcome("no_reply", clean(f"the worker's reply cannot be read: {error}")))
     exiting = bool(stored.get("exiting")) or stored.get("reason") == "worker_exiting"
     if outcome.kind != "ok":
         return Collected(outcome, exiting=exiting)
-    missing = attempts.missing_outputs(spec, place.out_dir)
-    if missing:
-        text = f"the worker said ok and wrote no {', '.join(missing)}; see its log"
-        return Collected(Outcome("no_outputs", text, outcome.exit_code), exiting=exiting)
-    try:
-        destination, trouble = attempts.publish(paths, task, place, {"job.json": facts, "result.json": result}, umask)
-    except OSError as error:
-        text = f"the outputs could not be put in place: {attempts.told(error)}; they stay in {place.out_dir}"
-        return Collected(attempts.outside(text), exiting=exiting)
-    if trouble is not None:
-        return Collected(trouble, exiting=exiting)
-    if result is None:
-        result = {"outputs": _listing(destination)}
-    return Collected(outcome, json.dumps(result, separators=(",", ":")).encode(), destination, exiting)
+    destination = publishing.published(paths, task, facts)
+    if destination:
+        shutil.rmtree(place.out_dir, ignore_errors=True)  # of a copy to another filesystem
+    else:
+        missing = publishing.missing_outputs(spec, place.out_dir)
+        if missing:
+            text = f"the worker said ok and wrote no {', '.join(missing)}; see its log"
+            return Collected(Outcome("no_outputs", text, outcome.exit_code), exiting=exiting)
+        records = {"job.json": facts, "result.json": result}
+        try:
+            destination, trouble = publishing.publish(paths, task, place, records, umask)
+        except OSError as error:
+            text = f"the outputs could not be put in place: {attempts.told(error)}; they stay in {place.out_dir}"
+            return Collected(attempts.outside(text), exiting=exiting)
+        if trouble is not None:
+            return Collected(trouble, _reply(result, place.out_dir), exiting=exiting)
+    return Collected(outcome, _reply(result, destination), destination, exiting)
+
+
+def _reply(result: Any, folder: str) -> bytes:
+    """The answer as it is kept; of a worker that gave none, the list of what lies in its folder of outputs."""
+    answer = {"outputs": _listing(folder)} if result is None else result
+    return json.dumps(answer, separators=(",", ":")).encode()
 
 
 def _no_number(word: str) -> Any:
     raise ValueError(f"{word} is no JSON number")
+
+
+def _finite(word: str) -> float:
+    number = float(word)
+    return number if math.isfinite(number) else float(_no_number(word))
 
 
 def clean(text: object, most: int = 2000) -> str:
@@ -96,7 +128,7 @@ def _later_s(value: object) -> float:
 
 def _resident(stored: dict[str, Any]) -> tuple[Outcome, Any]:
     if stored.get("ok") is True:
-        return Outcome("ok"), stored["result"] if "result" in stored else _rest(stored)
+        return Outcome("ok"), _answer(stored)
     text = clean(stored.get("error") or "the worker reported a failure and did not say which")
     reason, code = str(stored.get("reason") or ""), _code(stored.get("exit_code"))
     if stored.get("no_reply") or reason == "no_reply":
@@ -112,46 +144,41 @@ def _resident(stored: dict[str, Any]) -> tuple[Outcome, Any]:
     return Outcome("error", text, code), None
 
 
-def _oneshot(stored: dict[str, Any], log_path: str) -> tuple[Outcome, Any]:
+def _oneshot(stored: dict[str, Any], place: attempts.Desk) -> tuple[Outcome, Any]:
     code = _code(stored.get("exit_code"))
     if stored.get("no_reply"):
         return Outcome("no_reply", clean(stored.get("error") or "the command left no exit status"), code), None
+    if code == 0 and stored.get("result_error"):
+        text = f"the command ended well and its result.json {stored['result_error']}; see {place.out_dir}"
+        return Outcome("error", clean(text), 0), None
     if code == 0:
         return Outcome("ok", "", 0), stored.get("result")
-    last = last_line(log_path)
+    last = last_line(place.log_path)
     text = f"{exit_words(code)}" + (f": {last}" if last else "")
     if code == EXIT_REFUSED:
         return Outcome("refused", last or text, code), None
     if code == EXIT_NO_ACCELERATOR:
         return Outcome("no_accelerator", last or text, code), None
     if code == EXIT_LATER:
-        return Outcome("error", last or text, code, LATER_S), None
+        return Outcome("error", last or text, code, later_s(last)), None
     if code is None:
         return Outcome("lost", clean(stored.get("error") or "nobody recorded the command's exit status"), None), None
     return Outcome("crashed" if code < 0 else "error", text, code), None
 
 
-def _rest(stored: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in stored.items() if key not in ("ok", "job", "attempt")}
+def _answer(stored: dict[str, Any]) -> Any:
+    """What was answered: `result` where nothing of its own stands beside it, as the kit replies; else all but `ok`."""
+    if "result" in stored and stored.keys() <= {"ok", "result", "exiting"}:
+        return stored["result"]
+    return {key: value for key, value in stored.items() if key != "ok"}
 
 
 def _listing(destination: str) -> list[dict[str, Any]]:
+    """What the worker wrote: all files but job.json, our record of the job."""
     rows = []
     for root, _folders, files in os.walk(destination or os.devnull):
         for name in sorted(files):
             path = os.path.join(root, name)
-            rows.append({"path": os.path.relpath(path, destination), "bytes": os.path.getsize(path)})
+            rows.append({"path": os.path.relpath(path, destination), "bytes": os.lstat(path).st_size})
+    rows = [row for row in rows if row["path"] != "job.json"]
     return sorted(rows, key=lambda row: str(row["path"]))
-
-
-def last_line(log_path: str, most: int = 4096) -> str:
-    """The last line that says something in a log, without control characters; empty if there is none."""
-    try:
-        with open(log_path, "rb") as file:
-            file.seek(0, os.SEEK_END)
-            file.seek(max(0, file.tell() - most))
-            lines = file.read().decode(errors="replace").splitlines()
-    except OSError:
-        return ""
-    said = next((line for line in reversed(lines) if line.strip()), "")
-    return "".join(c for c in said.strip() if c.isprintable())[:500]

@@ -17,8 +17,9 @@ from typing import Any
 from scheduler.clock import now_at
 from scheduler.config import Paths
 from scheduler.host import attempt as attempts
-from scheduler.host import collect, environments
+from scheduler.host import collect, environments, publishing
 from scheduler.host.workers.orders import Stored
+from scheduler.host.workers.records import lay_mark
 from scheduler.model.host import Gone, HostEvent, Nudged, Replied, Task
 from scheduler.model.outcome import Outcome
 
@@ -43,14 +44,16 @@ class Collector:
         self._silent: dict[int, Stored] = {}
         self._ended: set[int] = set()
         self._busy: dict[int, Future[None]] = {}
-        self._answered: dict[int, int] = {}
+        self._laid: dict[int, tuple[int, str]] = {}
         self._packages: dict[str, dict[str, str]] = {}
         self._pool = ThreadPoolExecutor(2, thread_name_prefix="schedq-collect")
 
     def take(self, task: Task) -> None:
-        """This attempt is what its worker is on now."""
+        """This attempt is what its worker is on now. Noted on disk too, so that a crash leaves nothing of it behind."""
+        mark = lay_mark(self.paths.worker(task.worker_id), task.job_id, task.attempt)
         with self._lock:
             self._tasks[task.worker_id] = task
+            self._laid[task.job_id] = (task.attempt, mark)
 
     def heard(self, stored: Stored) -> None:
         """A reply is there: collect it, now or beside."""
@@ -63,7 +66,7 @@ class Collector:
 
     def _takes_long(self, task: Task) -> bool:
         place = attempts.desk(self.paths, task.job_id, task.attempt, task.input_name)
-        return bool(task.out) or attempts.has_outputs(place.out_dir)
+        return bool(task.out) or publishing.has_outputs(place.out_dir)
 
     def silent(self, stored: Stored) -> None:
         """A worker closed its connection without a reply: its end says why, or that it does not end."""
@@ -96,16 +99,26 @@ class Collector:
             waiting.add_done_callback(say)
 
     def done(self, job_id: int) -> None:
-        """The queue has this job's answer: what lay on disk for it may go."""
-        attempt = self._answered.pop(job_id, None)
-        if attempt is not None:
-            attempts.clear(self.paths, job_id, attempt)
+        """The attempt of this job is over in the queue, however it ended: what lay on disk for it may go."""
+        with self._lock:
+            attempt, mark = self._laid.pop(job_id, (0, ""))
+        if attempt:
+            attempts.clear(self.paths, job_id, attempt, mark)
 
     def close(self) -> None:
         """Finish what is being collected, take nothing more."""
         self._pool.shutdown(wait=True)
 
     def _collected(self, stored: Stored) -> HostEvent:
+        """What a stored reply means for the loop; whatever goes wrong in finding that out, an answer comes."""
+        try:
+            return self._replied(stored)
+        except Exception as error:
+            log.exception("the reply of job %d could not be collected", stored.job_id)
+            text = collect.clean(f"its reply could not be collected: {type(error).__name__}: {error}")
+            return Replied(stored.worker_id, stored.job_id, stored.attempt, Outcome("no_reply", text))
+
+    def _replied(self, stored: Stored) -> HostEvent:
         with self._lock:
             task = self._tasks.pop(stored.worker_id, None)
         if task is None or (task.job_id, task.attempt) != (stored.job_id, stored.attempt):
@@ -113,14 +126,9 @@ class Collector:
         spec = self.spec_of(task.slug, task.variant)
         if spec is None:  # its manifest is gone by now: what was answered is an answer all the same
             spec = {"mode": "resident", "outputs": [], "environment": None, "revision": ""}
-        self._answered[task.job_id] = task.attempt
         facts = self._job_facts(task, spec)
-        try:
-            got = collect.collect(self.paths, spec, task, facts, self.umask)
-        except Exception as error:
-            log.exception("the reply of job %d could not be collected", task.job_id)
-            text = collect.clean(f"its reply could not be collected: {type(error).__name__}: {error}")
-            got = collect.Collected(Outcome("no_reply", text))
+        unstored = stored.error if stored.no_reply else ""
+        got = collect.collect(self.paths, spec, task, facts, self.umask, unstored)
         return Replied(
             stored.worker_id, task.job_id, task.attempt, got.outcome, got.reply, got.destination, got.exiting,
             facts["versions"],
@@ -148,7 +156,12 @@ class Collector:
         }
 
     def _versions(self, spec: Spec) -> dict[str, str]:
+        """What the environment holds; an environment that cannot be read costs that knowledge, not the answer."""
         key = spec["environment"]["hash"] if spec["environment"] else ""
         if key not in self._packages:
-            self._packages[key] = environments.versions(spec)
+            try:
+                self._packages[key] = environments.versions(spec)
+            except Exception:
+                log.exception("what the environment of %s holds cannot be read", spec.get("slug"))
+                return {}
         return self._packages[key]

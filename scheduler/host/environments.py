@@ -14,17 +14,19 @@ import fcntl
 import json
 import os
 import shutil
-from collections.abc import Iterator, Mapping
+import stat
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from scheduler import clock, config
+from scheduler import clock, config, locks
 from scheduler.crash import crashpoint
 from scheduler.errors import SchedqError, Temporary
 from scheduler.host import interpreters
 from scheduler.host.install_step import Say, Step
 
 Spec = Mapping[str, Any]
+Ask = Callable[[str], interpreters.Interpreter | str | None]
 
 MARKER = "schedq-environment.json"
 
@@ -39,28 +41,31 @@ class Environment:
     fresh: bool = False
 
 
-def find(spec: Spec, envs: list[str] | None = None) -> Environment | None:
-    """The good environment of a provider, in the first folder of SCHEDQ_ENVS that has one; None if none has."""
+def find(spec: Spec, envs: list[str] | None = None, ask: Ask | None = None) -> Environment | None:
+    """The good environment of a provider, in the first folder of SCHEDQ_ENVS that has one; None if none has.
+
+    `ask` says what an interpreter is that changed since, None = that is not known yet, and held for good.
+    """
     declared = spec.get("environment")
     if not declared:
         return None
     for root in config.envs() if envs is None else envs:
         path = _folder(root, declared["hash"])
-        if not _fault(path, declared["hash"]):
+        if not _fault(path, declared["hash"], ask):
             return Environment(path, _python(path), declared["hash"])
     return None
 
 
-def python_of(spec: Spec, envs: list[str] | None = None) -> str | None:
+def python_of(spec: Spec, envs: list[str] | None = None, ask: Ask | None = None) -> str | None:
     """The interpreter that a provider runs in: the declared `worker.python`, else its environment's, or None."""
     declared = spec.get("python")
     if declared:
         return _declared_python(spec)
-    environment = find(spec, envs)
+    environment = find(spec, envs, ask)
     return environment.python if environment else None
 
 
-def missing(spec: Spec, envs: list[str] | None = None) -> str:
+def missing(spec: Spec, envs: list[str] | None = None, ask: Ask | None = None) -> str:
     """Why a provider is not installed and what installs it, in one sentence; empty when nothing is missing."""
     remedy = f"run: schedq install {spec['slug']}"
     for file in spec.get("files") or ():
@@ -83,7 +88,7 @@ def missing(spec: Spec, envs: list[str] | None = None) -> str:
     faults = []
     for root in config.envs() if envs is None else envs:
         path = _folder(root, declared["hash"])
-        fault = _fault(path, declared["hash"])
+        fault = _fault(path, declared["hash"], ask)
         if not fault:
             return ""
         if os.path.isdir(path):
@@ -93,7 +98,7 @@ def missing(spec: Spec, envs: list[str] | None = None) -> str:
 
 def versions(spec: Spec, envs: list[str] | None = None) -> dict[str, str]:
     """What a provider's environment holds, package by package, `python` among them; empty if we did not build it."""
-    environment = None if spec.get("python") else find(spec, envs)
+    environment = None if spec.get("python") else find(spec, envs, ask=lambda _: None)
     marker = _marker(environment.path) if environment else None
     if marker is None:
         return {}
@@ -147,7 +152,7 @@ def _marker(path: str) -> dict[str, Any] | None:
     except (OSError, ValueError):
         return None
     known = isinstance(marker, dict) and {"hash", "python", "version", "stat", "packages"} <= marker.keys()
-    return marker if known else None
+    return marker if known and isinstance(marker["packages"], list) else None
 
 
 def _stat_of(path: str) -> list[int]:
@@ -155,7 +160,7 @@ def _stat_of(path: str) -> list[int]:
     return [info.st_size, info.st_mtime_ns]
 
 
-def _fault(path: str, digest: str) -> str:
+def _fault(path: str, digest: str, ask: Ask | None = None) -> str:
     """Why the folder is no good environment of this hash; empty if it is."""
     marker = _marker(path)
     if marker is None:
@@ -167,11 +172,15 @@ def _fault(path: str, digest: str) -> str:
         return f"its interpreter {marker['python']} is gone"
     if os.path.realpath(python) != marker["python"]:
         return f"its interpreter was {marker['python']} and is now {os.path.realpath(python)}"
-    if _stat_of(python) != marker["stat"]:
-        now = interpreters.probe(python)
+    try:
+        stands = _stat_of(python) == marker["stat"]
+    except OSError as error:
+        return f"its interpreter {marker['python']} cannot be read: {error.strerror}"
+    if not stands:
+        now = (ask or interpreters.probe)(python)
         if isinstance(now, str):
             return f"its interpreter does not run: {now}"
-        if now.version.split(".")[:2] != marker["version"].split(".")[:2]:
+        if now is not None and now.version.split(".")[:2] != marker["version"].split(".")[:2]:
             return f"its interpreter was Python {marker['version']} and is now {now.version}"
     return ""
 
@@ -188,11 +197,12 @@ def _declared_python(spec: Spec) -> str | None:
 def _file_fault(spec: Spec, file: Mapping[str, Any]) -> str:
     path = os.path.join(str(spec.get("folder") or ""), os.path.expandvars(os.path.expanduser(str(file["path"]))))
     source = f"; get it from {file['url']}" if file.get("url") else ""
-    if not os.path.exists(path):
+    try:
+        there = os.stat(path)
+    except OSError:
         return f"{spec['slug']} is not installed: its file {path} is not there{source}"
-    bytes_ = file.get("bytes")
-    if bytes_ is not None and os.path.isfile(path) and os.path.getsize(path) != bytes_:
-        have = os.path.getsize(path)
+    bytes_, have = file.get("bytes"), there.st_size
+    if bytes_ is not None and stat.S_ISREG(there.st_mode) and have != bytes_:
         return f"{spec['slug']} is not installed: {path} has {have} bytes, and {bytes_} are declared{source}"
     return ""
 
@@ -229,25 +239,27 @@ def _alone(path: str, say: Say) -> Iterator[int]:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
-                say(f"{path}: another install{_holder(lock)} is at work on it; waiting for it")
+                say(f"{path}: another install{_holder(path)} is at work on it; waiting for it")
                 fcntl.flock(lock, fcntl.LOCK_EX)
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(lock), os.stat(path)):
-                    yield lock
-                    return
+            if _is_at(path, lock):
+                yield lock
+                return
         finally:
             os.close(lock)
         os.makedirs(path, mode=0o755, exist_ok=True)
 
 
-def _holder(lock: int) -> str:
-    inode = os.fstat(lock).st_ino
-    with contextlib.suppress(OSError), open("/proc/locks", encoding="ascii") as table:
-        for line in table:
-            fields = line.split()
-            if fields[1] == "FLOCK" and fields[5].endswith(f":{inode}") and "->" not in fields:
-                return f" (process {fields[4]})"
-    return ""
+def _is_at(path: str, lock: int) -> bool:
+    """Whether the folder that was locked is still the one of that name."""
+    try:
+        return os.path.samestat(os.fstat(lock), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _holder(path: str) -> str:
+    pid = locks.holder(path)
+    return f" (process {pid})" if pid else ""
 
 
 # --- building
@@ -317,6 +329,7 @@ def _write_marker(path: str, lock: int, marker: dict[str, Any]) -> None:
 
 
 def _disk(path: str, error: OSError) -> SchedqError:
-    free_gib = shutil.disk_usage(path).free / 2**30
+    there = path if os.path.isdir(path) else os.path.dirname(path)
+    free_gib = shutil.disk_usage(there).free / 2**30
     kind = Temporary if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EIO) else SchedqError
     return kind(f"the environment in {path} could not be written: {error.strerror} ({free_gib:.2f} GiB free there)")

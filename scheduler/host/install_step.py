@@ -6,12 +6,15 @@ import contextlib
 import os
 import selectors
 import shutil
+import signal
 import subprocess
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import IO
 
 from scheduler import clock
 from scheduler.errors import SchedqError, Temporary
+from scheduler.host.workers import lean
 
 Say = Callable[[str], None]
 
@@ -55,6 +58,8 @@ class Step:
                 cwd=self.path,
                 umask=0o022,
                 pass_fds=(self.lock,),
+                process_group=0,
+                preexec_fn=partial(lean.die_with, os.getpid(), signal.SIGKILL),
             )
         except OSError as error:
             raise SchedqError(f"{self.slug}: {argv[0]} could not be started: {error.strerror}") from None
@@ -72,7 +77,7 @@ class Step:
                         log.flush()
                     self._note(line, started_s)
             except BaseException:
-                child.kill()
+                os.killpg(child.pid, signal.SIGKILL)  # not reaped yet, so the number is still its own
                 raise
         if child.returncode != 0:
             raise self._failure(what, child.returncode, lines)

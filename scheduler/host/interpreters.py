@@ -6,14 +6,18 @@ import os
 import re
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from scheduler.clock import monotonic_s
 from scheduler.errors import SchedqError
 
 _PROBE = """import sys, venv, ensurepip
 print("%d.%d.%d" % sys.version_info[:3])
 print(getattr(sys, "_base_executable", None) or sys.executable)"""
 _PROBE_S = 30.0
+AGAIN_S = 60.0
 _NEWEST_MINOR, _OLDEST_MINOR = 20, 8
 _CLAUSE = re.compile(r"(>=|<=|==|!=|~=|>|<)\s*(\d+(?:\.\d+)*)(\.\*)?")
 
@@ -77,6 +81,44 @@ def probe(path: str) -> Interpreter | str:
         )
     version, _, base = answer.stdout.strip().partition("\n")
     return Interpreter(os.path.realpath(base or path), version)
+
+
+class Answers:
+    """What interpreters answer, asked on threads of their own: nobody waits, and one that hangs hangs alone.
+
+    An answer holds while the file is as it was; a failure is asked about again after AGAIN_S.
+    """
+
+    def __init__(self, ask: Callable[[str], Interpreter | str] = probe) -> None:
+        self._ask = ask
+        self._lock = threading.Lock()
+        self._asking: set[str] = set()
+        self._known: dict[str, tuple[object, float, Interpreter | str]] = {}
+
+    def of(self, path: str) -> Interpreter | str | None:
+        """What `probe` says of this file as it is now; None while that is not known yet."""
+        try:
+            info = os.stat(path)
+        except OSError as error:
+            return f"{path}: {error.strerror}"
+        state = (os.path.realpath(path), info.st_ino, info.st_size, info.st_mtime_ns)
+        with self._lock:
+            was, at_s, answer = self._known.get(path, (None, 0.0, ""))
+            known = was == state
+            stale = not known or (isinstance(answer, str) and monotonic_s() - at_s > AGAIN_S)
+            if stale and path not in self._asking:
+                self._asking.add(path)
+                threading.Thread(target=self._learn, args=(path, state), name="schedq-probe", daemon=True).start()
+        return answer if known else None
+
+    def _learn(self, path: str, state: object) -> None:
+        answer: Interpreter | str = f"{path}: it could not be asked"
+        try:
+            answer = self._ask(path)
+        finally:
+            with self._lock:
+                self._known[path] = (state, monotonic_s(), answer)
+                self._asking.discard(path)
 
 
 def _candidates() -> list[str]:

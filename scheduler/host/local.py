@@ -6,83 +6,103 @@ nothing about order or room; the loop does, and is told what happened through `p
 
 from __future__ import annotations
 
+import functools
 import json
-import logging
 import os
 import queue
-from dataclasses import replace
+import threading
+from collections.abc import Callable
 from typing import Any
 
-from scheduler import catalog
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths, Settings
-from scheduler.errors import SchedqError
+from scheduler.errors import Displaced, SchedqError
 from scheduler.host import attempt as attempts
-from scheduler.host import environments
 from scheduler.host.collector import Collector
 from scheduler.host.doorbell import Doorbell
 from scheduler.host.machine.sampler import Sampler
 from scheduler.host.machine.snapshot import facts as machine_facts
-from scheduler.host.workers import environment
-from scheduler.host.workers.roster import Launch, Roster, Stored, sweep
-from scheduler.model.host import Adopt, Failed, Gone, HostEvent, Park, Replied, Returned, Shown, Task
+from scheduler.host.served import Served, Spec
+from scheduler.host.workers import environment, regular
+from scheduler.host.workers.orders import Launch, Stored
+from scheduler.host.workers.records import laid, sweep
+from scheduler.host.workers.roster import Roster
+from scheduler.model.host import Adopt, Asked, Failed, Gone, HostEvent, Park, Replied, Returned, Shown, Task
 from scheduler.model.machine import Machine
 from scheduler.model.outcome import Outcome
 from scheduler.model.provider import Provider
 
-log = logging.getLogger("schedq")
-
-CATALOG_EVERY_S = 1.0
 SILENCE_S = 1.0
 """How long the exit status of a worker that closed its connection may take to be seen, before it is ended."""
-
-Spec = dict[str, Any]
 
 
 class LocalHost:
     """All that must run on this machine, for one queue."""
 
     def __init__(
-        self, paths: Paths, settings: Settings, *, queue_id: str, about: dict[str, Any], umask: int = 0o077
-    ) -> None:
-        """`umask` is what the person who started the scheduler has: outputs that they asked for follow it."""
+        self, paths: Paths, settings: Settings, *, queue_id: str, host_id: str, about: dict[str, Any],
+        umask: int = 0o077, owned: Callable[[], bool] = lambda: True,
+    ) -> None:  # fmt: skip
+        """`umask` is what the person who started the scheduler has: outputs that they asked for follow it.
+
+        `owned` says whether the lock that the scheduler holds is still this queue's.
+        """
         self.paths = paths
+        self._owned = owned
         self.settings = settings
         self.queue_id = queue_id
         self._inbox: queue.SimpleQueue[HostEvent] = queue.SimpleQueue()
         self._kinds: dict[int, Park | Adopt] = {}
-        self._specs: dict[tuple[str, str], Spec] = {}
-        self._providers: dict[tuple[str, str], Provider] = {}
-        self._looked_at: float | None = None
+        self._served = Served(paths)
+        self._gate, self._closed = threading.Lock(), False
         self._recorded = environment.recorded()
         for folder in (paths.run, paths.workers, paths.jobs, paths.results):
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        self._collector = Collector(paths, lambda slug, variant: self._specs.get((slug, variant)), self.emit, umask)
+        self._collector = Collector(paths, self._served.spec, self.emit, umask)
         self._roster = Roster(paths, queue_id, self._heard, umask)
-        self._sampler = Sampler(paths, settings, queue_id=queue_id, budget_of=self._budget_of)
+        self._sampler = Sampler(paths, settings, queue_id=queue_id, host_id=host_id, budget_of=self._served.budget_of)
+        self._left: list[tuple[str, int, int]] = []
+        self._log_max = int(settings.number("log_max_mib") * (1 << 20))
         self._polled_at = monotonic_s()
-        self._doorbell = Doorbell(paths, self.emit, lambda: {**about, "quiet_s": monotonic_s() - self._polled_at})
+        self._leaving = ""
+        self.idles = False
+        """Whether nothing is left to do, so that it goes unless something comes: who asks is told so."""
+        self._doorbell = Doorbell(paths, self.emit, lambda: {**about, **self._now()}, owned)
 
     def open(self) -> None:
         """Clear what dead ones left, start listening, take the first readings."""
+        self._left = laid(self.paths)
         sweep(self.paths, self.queue_id)
         self.providers()
         self._sampler.open()
         self._doorbell.open()
 
     def close(self) -> None:
-        """Let go of everything; keepers and their workers stay."""
+        """Let go of everything; keepers and their workers stay, and what was not sent yet is not sent."""
+        with self._gate:
+            self._closed = True
         self._doorbell.close()
         self._sampler.close()
         self._roster.close()
         self._collector.close()
 
+    def vacate(self) -> None:
+        """Take away the address that is ours, and touch nothing else: the queue is not here any more."""
+        self._doorbell.close()
+
     def emit(self, event: HostEvent) -> None:
         """Put an event before the loop; callable from any thread and from a signal handler."""
+        if isinstance(event, Asked):
+            self._leaving = event.op
         self._inbox.put(event)
 
+    def _now(self) -> dict[str, Any]:
+        """What changes of what is said of this scheduler: for how long its loop has not turned, and whether it goes."""
+        leaving = self._leaving or ("idle" if self.idles else "")
+        return {"quiet_s": monotonic_s() - self._polled_at, "leaving": leaving}
+
     def poll(self, timeout_s: float) -> list[HostEvent]:
-        """Events since the last call, after waiting up to `timeout_s` for the first."""
+        """Events since the last call, after waiting up to `timeout_s` for the first. Displaced if the queue is gone."""
         happened: list[HostEvent] = []
         self._polled_at = monotonic_s()
         try:
@@ -90,7 +110,10 @@ class LocalHost:
             while True:
                 happened.append(self._inbox.get_nowait())
         except queue.Empty:
-            return happened
+            pass
+        if not self._owned():
+            raise Displaced(f"{self.paths.home} was removed, or another queue stands there by now")
+        return happened
 
     def machine(self) -> Machine:
         """The newest snapshot of readings."""
@@ -106,26 +129,8 @@ class LocalHost:
         return {**machine_facts(machine), "used_gib": used}
 
     def providers(self) -> dict[tuple[str, str], Provider]:
-        """Every provider of the catalog, with whether it is installed; looked at anew once a second.
-
-        What was known of one whose manifest is broken or gone by now is kept for what still runs of it.
-        """
-        now = monotonic_s()
-        if self._looked_at is not None and now - self._looked_at < CATALOG_EVERY_S:
-            return self._providers
-        self._looked_at = now
-        now_there = catalog.load(self.paths)
-        found: dict[tuple[str, str], Provider] = {}
-        for slug, entry in now_there.providers.items():
-            for variant, spec in entry["variants"].items():
-                self._specs[slug, variant] = spec
-                found[slug, variant] = provider_of(spec, environments.missing(spec))
-        for slug, message in now_there.broken.items():
-            for key in {(slug, ""), *(key for key in self._specs if key[0] == slug)}:
-                known = self._providers.get(key) or Provider(*key)
-                found[key] = replace(known, installed=False, not_installed_text=f"its manifest is broken: {message}")
-        self._providers = found
-        return found
+        """Every provider of the catalog, with whether it is installed; looked at anew once a second."""
+        return self._served.providers()
 
     def park(self, order: Park) -> None:
         """Start a keeper with its charge in its argv, and nothing below it."""
@@ -137,7 +142,7 @@ class LocalHost:
         kind = self._kinds.get(worker_id)
         if kind is None:
             return
-        spec = self._specs.get((kind.slug, kind.variant))
+        spec = self._served.spec(kind.slug, kind.variant)
         if spec is None:
             self.emit(Failed(worker_id, f"the manifest of {kind.slug} is gone; put it back, the job waits"))
             return
@@ -147,25 +152,25 @@ class LocalHost:
             self.emit(Failed(worker_id, str(error)))
 
     def _launch(self, order: Park | Adopt, spec: Spec) -> Launch:
-        python = environments.python_of(spec)
-        missing = environments.missing(spec)
+        python = self._served.python_of(spec)
+        missing = self._served.missing(spec)
         if missing:
             raise SchedqError(missing)
         charges = order.charges if isinstance(order, Park) else {}
         env = environment.built_env(
-            spec, self._recorded, python=python or "", paths=self.paths, queue_id=self.queue_id,
+            spec, self._recorded, python=python, paths=self.paths, queue_id=self.queue_id,
             worker_id=order.worker_id, device=order.device if isinstance(order, Park) else "", charges=charges,
         )  # fmt: skip
-        argv = [*spec["wrap"], python or "", os.path.join(spec["folder"], spec["script"] or ""), *spec["args"]]
+        argv = [*spec["wrap"], python, os.path.join(spec["folder"], spec["script"] or ""), *spec["args"]]
         os.makedirs(env["TMPDIR"], mode=0o700, exist_ok=True)
         return Launch(
             argv=argv, env=env, cwd=spec["folder"], mode=spec["mode"], stop_grace_s=spec["stop_grace_s"],
-            log_max_bytes=int(self.settings.number("log_max_mib") * (1 << 20)),
+            log_max_bytes=self._log_max,
         )  # fmt: skip
 
     def submit(self, task: Task) -> None:
-        """Lay out the attempt's folders and send its request."""
-        spec = self._specs.get((task.slug, task.variant))
+        """Lay out the attempt's folders and send its request; off the loop's thread if a large file is read for it."""
+        spec = self._served.spec(task.slug, task.variant)
         if spec is None:
             self._undone(task, Outcome("interrupted", f"the manifest of {task.slug} is gone"))
             return
@@ -173,34 +178,45 @@ class LocalHost:
             text = f"the input that was stored for it (sha256 {task.input_sha256[:12]}) is not there any more"
             self._undone(task, Outcome("input_changed", f"{text}; submit it again"))
             return
+        self._collector.take(task)
+        if attempts.takes_long(task):
+            begin = functools.partial(self._send, task, spec)
+            threading.Thread(target=begin, name="schedq-files", daemon=True).start()
+        else:
+            self._send(task, spec)
+
+    def _send(self, task: Task, spec: Spec) -> None:
+        begun_s = monotonic_s()
         try:
             place = attempts.lay_out(self.paths, task, whole=spec["mode"] == "oneshot")
             files, trouble = attempts.lay_files(self.paths, task, place)
             if trouble:
                 self._undone(task, Outcome("input_changed", trouble))
                 return
-            message = attempts.message(task, place, files)
+            message = attempts.message(task, place, files, monotonic_s() - begun_s)
             argv = self._oneshot_argv(spec, task, place)
         except OSError as error:
             text = f"the attempt's folders could not be made: {attempts.told(error)}"
             self._undone(task, attempts.outside(text))
             return
-        except (SchedqError, LookupError) as error:
-            self._undone(task, Outcome("error", f"the request could not be put together: {error}"))
+        except Exception as error:
+            self._undone(
+                task, Outcome("error", f"the request could not be put together: {type(error).__name__}: {error}")
+            )
             return
-        self._collector.take(task)
-        self._roster.send(
-            task.worker_id, task.job_id, task.attempt, message,
-            reply_path=place.reply_path, log_path=place.log_path, argv=argv, cwd=spec["folder"],
-        )  # fmt: skip
+        with self._gate:
+            if not self._closed and task.worker_id in self._kinds:
+                self._roster.send(
+                    task.worker_id, task.job_id, task.attempt, message, reply_path=place.reply_path,
+                    log_path=place.log_path, log_max=self._log_max, argv=argv, cwd=spec["folder"],
+                )  # fmt: skip
 
     def _oneshot_argv(self, spec: Spec, task: Task, place: attempts.Desk) -> list[str] | None:
         if spec["mode"] != "oneshot":
             return None
         params_path = os.path.join(place.folder, "params.json")
-        with open(params_path, "w", encoding="utf-8") as file:
-            json.dump(task.params, file)
-        return attempts.argv(spec, environments.python_of(spec) or "", place, params_path, task.name)
+        regular.put(params_path, json.dumps(task.params).encode())
+        return attempts.argv(spec, self._served.python_of(spec), place, params_path, task.name)
 
     def _undone(self, task: Task, outcome: Outcome) -> None:
         self.emit(Replied(task.worker_id, task.job_id, task.attempt, outcome))
@@ -210,7 +226,12 @@ class LocalHost:
         self._roster.stop(worker_id, grace_s, why)
 
     def adopt(self, rows: list[Adopt]) -> None:
-        """Take over living workers; each answers for itself."""
+        """Take over living workers; each answers for itself. What lies there of attempts that are over is cleared."""
+        running = {(row.assignment.job_id, row.assignment.attempt) for row in rows if row.assignment}
+        for mark, job_id, attempt in self._left:
+            if (job_id, attempt) not in running:
+                attempts.clear(self.paths, job_id, attempt, mark)
+        self._left = []
         for row in rows:
             self._kinds[row.worker_id] = row
             if row.assignment is not None and row.assignment.task is not None:
@@ -254,38 +275,3 @@ class LocalHost:
         """A worker that took a request, gave no reply and lives on: it is not asked again."""
         if self._collector.end_silent(stored):
             self._roster.stop(stored.worker_id, SILENCE_S, f"no reply: {stored.error}")
-
-    def _budget_of(self, slug: str) -> tuple[float, float] | None:
-        """What this queue's own manifests declare for a slug: (device GiB, host GiB), None = unknown."""
-        spec = self._specs.get((slug, ""))
-        if spec is None or spec["vram_gib"] is None:
-            return None
-        return float(spec["vram_gib"]), float(spec["ram_gib"] or 0.0)
-
-
-def provider_of(spec: Spec, missing: str) -> Provider:
-    """A catalog entry's figures as the rules see them."""
-    retry = spec["retry"]
-    return Provider(
-        slug=spec["slug"],
-        variant=spec["variant"],
-        revision=spec["revision"],
-        environment=spec["environment"]["hash"] if spec["environment"] else "",
-        mode=spec["mode"],
-        policy=spec["policy"],
-        vram_gib=spec["vram_gib"],
-        ram_gib=spec["ram_gib"] or 0.0,
-        count=spec["count"],
-        threads=spec["threads"],
-        max_workers=spec["max_workers"] or 1,
-        start_timeout_s=spec["start_timeout_s"],
-        request_timeout_s=spec["request_timeout_s"],
-        idle_timeout_s=spec["idle_timeout_s"],
-        stop_grace_s=spec["stop_grace_s"],
-        later_for_s=spec["later_for_s"],
-        max_attempts=retry["max_attempts"],
-        retry_outcomes=tuple(retry["outcomes"]),
-        backoff_s=retry["backoff_s"],
-        installed=not missing,
-        not_installed_text=missing,
-    )

@@ -6,9 +6,15 @@ by the fast paths: standard library only.
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 import sys
+
+from scheduler import readable
+
+MOST_BYTES = 64 << 20
+"""The largest file that belongs to a manifest: its schemas and its code are kilobytes."""
 
 
 def signature(path: str) -> list[int] | None:
@@ -74,6 +80,7 @@ class Seen:
 
     def __init__(self) -> None:
         self.signatures: dict[str, list[int] | None] = {}
+        self._refused: set[str] = set()
 
     def look(self, path: str) -> bool:
         """Note a path; whether it is there."""
@@ -81,8 +88,33 @@ class Seen:
             self.signatures[path] = signature(path)
         return self.signatures[path] is not None
 
-    def bytes_of(self, path: str) -> bytes:
-        """Note a file and read it. OSError as open() gives it."""
+    def bytes_of(self, path: str, most_bytes: int = MOST_BYTES) -> bytes:
+        """Note a file and read it. OSError with our words for what is no regular file, or cannot be read."""
         self.look(path)
-        with open(path, "rb") as file:
-            return file.read()
+        try:
+            return readable.read(path, most_bytes)
+        except OSError as error:
+            self._refuse(path, error)
+            raise
+
+    def fault(self, path: str) -> str:
+        """Note a file; why it is none that can be read, to follow its path and a blank; empty if it can."""
+        self.look(path)
+        try:
+            os.close(readable.opened(path))
+        except OSError as error:
+            self._refuse(path, error)
+            return str(error.strerror)
+        return ""
+
+    def _refuse(self, path: str, error: OSError) -> None:
+        if error.errno not in (errno.EINVAL, errno.EFBIG):
+            self._refused.add(path)
+
+    def changed(self) -> bool:
+        """Whether anything is not as it was when it was looked at."""
+        return any(signature(path) != was for path, was in self.signatures.items())
+
+    def kept(self) -> dict[str, list[int] | None]:
+        """The signatures to compare with later; what could not be read has none: no signature shows that it can now."""
+        return {path: None if path in self._refused else was for path, was in self.signatures.items()}

@@ -204,6 +204,11 @@ def _lines(text: str) -> list[str]:
     return text.split("\n")
 
 
+def is_index(word: str) -> bool:
+    """Whether a word of a JSON pointer can be an index: ASCII digits, no leading zero (RFC 6901)."""
+    return word == "0" or (word.isascii() and word.isdigit() and word[0] != "0" and len(word) < 16)
+
+
 def check_fasta(text: str, what: str) -> None:
     """InvalidInput unless the text is records of a `>` line and at least one line of sequence each."""
     header, filled = 0, True

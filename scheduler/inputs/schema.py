@@ -1,4 +1,4 @@
-"""JSON schemas (draft 7): read, found fault with, compiled to code, and explained when a value does not fit.
+"""JSON schemas (draft 7): read, compiled to code, and explained when a value does not fit.
 
 Slow: imported when a manifest changed or a value was refused. A schema stands for itself: references lead
 into the same file, and nothing is fetched. A value is never changed; defaults are read from the schema, not
@@ -14,133 +14,34 @@ from typing import Any, NoReturn
 import fastjsonschema
 from fastjsonschema import JsonSchemaValueException
 
+from scheduler import readable
 from scheduler.errors import BrokenManifest, InvalidInput
+from scheduler.inputs.cache import MOST_BYTES
 from scheduler.inputs.formats import parse_json, shortened
+from scheduler.inputs.sound import COUNTS, LISTS_OF_SCHEMAS, faults, step
 
-TYPES = ("string", "number", "integer", "boolean", "object", "array", "null")
 TYPE_WORDS = {
     "string": "text", "number": "a number", "integer": "a whole number", "boolean": "true or false",
     "object": "an object", "array": "a list", "null": "null",
 }  # fmt: skip
-OF_SCHEMAS = ("properties", "patternProperties", "definitions", "$defs")
-LISTS_OF_SCHEMAS = ("allOf", "anyOf", "oneOf")
-A_SCHEMA = ("additionalProperties", "additionalItems", "contains", "propertyNames", "not", "if", "then", "else")
-COUNTS = ("minLength", "maxLength", "minItems", "maxItems", "minProperties", "maxProperties")
-NUMBERS = ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")
 
 
 def read(path: str) -> dict[str, Any]:
     """The schema of a file. BrokenManifest names file and pointer of what is wrong with it."""
     try:
-        with open(path, encoding="utf-8") as file:
-            found = parse_json(file.read(), path)
+        found = parse_json(readable.read(path, MOST_BYTES).decode("utf-8"), path)
     except InvalidInput as error:
         raise BrokenManifest(f"{error}; correct this JSON schema") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise BrokenManifest(f"{path}: cannot be read as a JSON schema: {error}") from None
+    except OSError as error:
+        raise BrokenManifest(f"{path}: {error.strerror}") from None
+    except UnicodeDecodeError as error:
+        raise BrokenManifest(f"{path}: byte {error.start} is not UTF-8, which JSON must be; save it as UTF-8") from None
     if not isinstance(found, dict):
         raise BrokenManifest(f"{path}: a JSON schema is an object, and this is {shortened(found)}")
     wrong = faults(found)
     if wrong:
         raise BrokenManifest("\n".join(f"{path}: at {pointer or 'the top'}: {why}" for pointer, why in wrong[:5]))
     return found
-
-
-def faults(schema: dict[str, Any]) -> list[tuple[str, str]]:
-    """What is wrong with a schema: (JSON pointer, words). Empty = it can be compiled."""
-    found: list[tuple[str, str]] = []
-    _walk(schema, "", schema, found)
-    return found
-
-
-def _walk(node: Any, at: str, root: dict[str, Any], found: list[tuple[str, str]]) -> None:
-    if isinstance(node, bool):
-        return
-    if not isinstance(node, dict):
-        found.append((at, f"a schema is an object, true or false, not {shortened(node)}"))
-        return
-    for key, value in node.items():
-        here = f"{at}/{step(key)}"
-        why = _fault(key, value, root)
-        if why:
-            found.append((here, why))
-        elif key in OF_SCHEMAS:
-            for name, child in value.items():
-                if key == "patternProperties" and not _is_expression(name):
-                    found.append((f"{here}/{step(name)}", f"{shortened(name)} is not a regular expression"))
-                _walk(child, f"{here}/{step(name)}", root, found)
-        elif key in LISTS_OF_SCHEMAS or (key == "items" and isinstance(value, list)):
-            for index, child in enumerate(value):
-                _walk(child, f"{here}/{index}", root, found)
-        elif key in A_SCHEMA or key == "items":
-            _walk(value, here, root, found)
-
-
-def _fault(key: str, value: Any, root: dict[str, Any]) -> str:
-    """What is wrong with one keyword's own value; empty if nothing."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    if key == "type":
-        kinds = value if isinstance(value, list) else [value]
-        wrong = [each for each in kinds if each not in TYPES]
-        return (
-            f"type {shortened(wrong[0] if wrong else value)} is none of {', '.join(TYPES)}"
-            if wrong or not kinds
-            else ""
-        )
-    if key in OF_SCHEMAS:
-        return "" if isinstance(value, dict) else f"{key} must be an object of schemas, not {shortened(value)}"
-    if key in LISTS_OF_SCHEMAS:
-        return "" if isinstance(value, list) and value else f"{key} must be a list of schemas, not {shortened(value)}"
-    if key == "required":
-        good = isinstance(value, list) and all(isinstance(each, str) for each in value)
-        return "" if good else f"required must be a list of names, not {shortened(value)}"
-    if key == "enum":
-        return "" if isinstance(value, list) and value else f"enum must be a list of values, not {shortened(value)}"
-    if key in COUNTS:
-        return "" if number and value >= 0 and value == int(value) else f"{key} must be a count, not {shortened(value)}"
-    if key in NUMBERS:
-        good = number and (key != "multipleOf" or value > 0)
-        return (
-            "" if good else f"{key} must be a number{' above 0' if key == 'multipleOf' else ''}, not {shortened(value)}"
-        )
-    if key == "pattern":
-        good = isinstance(value, str) and _is_expression(value)
-        return "" if good else f"pattern {shortened(value)} is not a regular expression"
-    if key == "$ref":
-        return _reference_fault(value, root)
-    return ""
-
-
-def _reference_fault(value: Any, root: dict[str, Any]) -> str:
-    if not isinstance(value, str):
-        return f"$ref must be text, not {shortened(value)}"
-    own = str(root.get("$id", "")).rstrip("#")
-    inside = value.removeprefix(own) if own else value
-    if not inside.startswith("#"):
-        return f"$ref {shortened(value)} leads out of this file; put what it means under #/definitions"
-    node: Any = root
-    for part in inside[1:].split("/")[1:]:
-        name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, list) and name.isdigit() and int(name) < len(node):
-            node = node[int(name)]
-        elif isinstance(node, dict) and name in node:
-            node = node[name]
-        else:
-            return f"$ref {shortened(value)}: there is no such place in this schema"
-    return ""
-
-
-def _is_expression(text: str) -> bool:
-    try:
-        re.compile(text.replace("$", r"\Z"))
-    except (re.error, RecursionError, OverflowError):
-        return False
-    return True
-
-
-def step(name: object) -> str:
-    """One step of a JSON pointer (RFC 6901)."""
-    return str(name).replace("~", "~0").replace("/", "~1")
 
 
 def _fetch(uri: str) -> NoReturn:
@@ -218,6 +119,7 @@ def _place(error: JsonSchemaValueException, value: Any) -> tuple[str, Any]:
 
 
 def _words(error: JsonSchemaValueException, at: str, found: Any, schema: Any, level: int) -> tuple[str, str]:
+    is_now = shortened(given(found))
     rule, declared = error.rule, error.definition if isinstance(error.definition, dict) else {}
     limit = declared.get(rule)
     if rule == "required" and isinstance(found, dict):
@@ -229,27 +131,44 @@ def _words(error: JsonSchemaValueException, at: str, found: Any, schema: Any, le
         kinds = limit if isinstance(limit, list) else [limit]
         return (
             at,
-            f"must be {' or '.join(TYPE_WORDS.get(str(each), str(each)) for each in kinds)}, not {shortened(found)}",
+            f"must be {' or '.join(TYPE_WORDS.get(str(each), str(each)) for each in kinds)}, not {is_now}",
         )
     if rule == "enum":
-        return at, f"must be one of {', '.join(shortened(each, 30) for each in limit or [])}, not {shortened(found)}"
+        return at, f"must be one of {', '.join(shortened(each, 30) for each in limit or [])}, not {is_now}"
     if rule == "const":
-        return at, f"must be {shortened(limit)}, not {shortened(found)}"
+        return at, f"must be {shortened(limit)}, not {is_now}"
+    if rule in COUNTS and isinstance(found, str | list | dict):
+        return at, _count(str(rule), int(limit or 0), found)
     if rule in LISTS_OF_SCHEMAS and isinstance(limit, list) and level < 4:
         return _of_several(str(rule), at, limit, found, schema, level)
     says = str(error.message)
     name = str(error.name)
     says = says[len(name) :].strip() if says.startswith(name) else says
-    return at, f"{says or 'does not fit'}, and is {shortened(found)}"
+    return at, f"{says or 'does not fit'}, and is {is_now}"
+
+
+def _count(rule: str, limit: int, found: str | list[Any] | dict[str, Any]) -> str:
+    """What a text, list or object has too few or too many of."""
+    whole = given(found)
+    few = rule.startswith("min")
+    noun = COUNTS[rule] + ("" if limit == 1 else "s")
+    return f"must have at {'least' if few else 'most'} {limit} {noun}, and has {len(whole)}: {shortened(whole)}"
+
+
+def given(found: Any) -> Any:
+    """A value without what was laid into it from elsewhere: what its `own` keys are, where it says so."""
+    own = getattr(found, "own", None)
+    return found if own is None else {key: found[key] for key in found if key in own}
 
 
 def _meant(lacking: list[str], found: dict[str, Any]) -> str:
     import difflib
 
-    near = difflib.get_close_matches(lacking[0], found, n=1) if lacking else []
+    keys = list(given(found))
+    near = difflib.get_close_matches(lacking[0], keys, n=1) if lacking else []
     if near:
         return f"; is {shortened(near[0])} meant to be it?"
-    return f"; it has {_named(list(found))}" if found else "; it is empty"
+    return f"; it has {_named(keys)}" if keys else "; it is empty"
 
 
 def _unknown_keys(found: dict[str, Any], declared: dict[str, Any]) -> str:
@@ -273,7 +192,8 @@ def _of_several(rule: str, at: str, forms: list[Any], found: Any, schema: Any, l
     if len(failed) < len(forms):
         return (
             at,
-            f"fits {len(forms) - len(failed)} of {len(forms)} forms and must fit exactly one; it is {shortened(found)}",
+            f"fits {len(forms) - len(failed)} of {len(forms)} forms and must fit exactly one; it is "
+            + shortened(given(found)),
         )
     deepest = max(failed, key=lambda each: each[0].count("/"))
     if deepest[0] or len(failed) == 1:

@@ -62,17 +62,30 @@ def _there(path: str) -> bool:
 def _missing(path: str) -> str:
     import difflib
 
+    config.absolute(path, "the input")
+    bare = path.rstrip("/")
     if os.path.islink(path):
         return f"{quoted(path)} is a link to {quoted(os.readlink(path))}, which is not there; correct the link"
+    if bare != path and os.path.isfile(bare):
+        return f"{quoted(path)} ends with a slash, and {quoted(bare)} is a file; leave out the slash"
     folder, name = os.path.split(path)
     try:
         names = os.listdir(folder or ".")[:2000]
+    except NotADirectoryError:
+        return f"{quoted(path)} is not there: {quoted(_file_in(folder))} is a file and no folder; correct the path"
     except (OSError, ValueError):
         whole = f"; the folder {quoted(folder)} is not there either" if folder else ""
         return f"{quoted(path)} is not there{whole}; correct the path"
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {quoted(os.path.join(folder, near[0]))}?" if near else "correct the path"
     return f"{quoted(path)} is not there; {hint}"
+
+
+def _file_in(folder: str) -> str:
+    """The part of a path that is no folder, and so ends the way."""
+    while folder and not os.path.lexists(folder):
+        folder = os.path.dirname(folder)
+    return folder
 
 
 def read(source: str) -> tuple[bytes, str, str | None]:
@@ -103,7 +116,7 @@ def read(source: str) -> tuple[bytes, str, str | None]:
         os.close(fd)
     if len(data) > limit:
         raise InvalidInput(_too_large(quoted(source), len(data), limit, at_least=True))
-    path = os.path.abspath(source)
+    path = config.absolute(source, "the input")
     name = os.fsencode(os.path.basename(path)).decode("utf-8", "replace")
     return data, name, os.path.dirname(path)
 

@@ -33,9 +33,10 @@ class Park:
 class Task:
     """One attempt's request, as it goes to a worker.
 
-    `request` is what the input says plus its parameters; None = it is in the input's own file. `input_ref` is
-    the store's handle of the bytes (`inline` or a sha256). `deadline_s` is wall time for the attempt, seconds
-    from the send; None = the provider's own patience only.
+    `input` is the input's own bytes, `input_sha256` what they were at submit; None = they are gone, or only the fence
+    matters. `files` are the files that the input names, by JSON pointer. `out` is the destination that was asked for,
+    "" = the default. `deadline_s` is wall time for the attempt, seconds from the send; None = the provider's own
+    patience only.
     """
 
     worker_id: int
@@ -106,6 +107,13 @@ class Answered:
 
 
 @dataclass(frozen=True)
+class Alive:
+    """A worker that has not answered yet said something: a sign of life, told at most once a second."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True)
 class Progressed:
     """A progress line of a running attempt."""
 
@@ -144,7 +152,7 @@ class Forgotten:
 class Gone:
     """No living process of the worker's tree is left. `exit_code` None = nobody recorded it.
 
-    `started` says whether it had ever answered a ping; `text` is the last line of its log.
+    `text` is the last line of its log; `why` is what it was stopped for, "" = it ended by itself.
     """
 
     worker_id: int
@@ -181,13 +189,13 @@ class Nudged:
 
 @dataclass(frozen=True)
 class Asked:
-    """An operator's order through the control socket: `op` is down, restart or stop."""
+    """An operator's order through the wake socket or by a signal: `op` is down or restart; `now` does not wait."""
 
     op: str
     now: bool = False
 
 
-HostEvent = Shown | Answered | Progressed | Replied | Forgotten | Gone | Returned | Failed | Nudged | Asked
+HostEvent = Shown | Alive | Answered | Progressed | Replied | Forgotten | Gone | Returned | Failed | Nudged | Asked
 
 
 class Host(Protocol):

@@ -18,9 +18,6 @@ RULINGS = (
     "revision", "not_installed", "disk", "scheduler_down", "lock",
 )  # fmt: skip
 
-INPUT_CAN_CAUSE = ("error", "refused", "no_outputs", "over_budget", "cancelled", "input_changed", "later_expired")
-"""Outcomes that never count for a provider's breaker: three long sequences must not stop a night."""
-
 EXIT_REFUSED, EXIT_NO_ACCELERATOR, EXIT_LATER = 3, 5, 75
 
 
@@ -42,6 +39,21 @@ class Outcome:
         return self.retry_after_s is not None
 
 
+LATER_S, SOONEST_S, LATEST_S = 60.0, 1.0, 43_200.0
+"""When a worker is tried again that leaves with exit 75 and names no time; how soon and how late, whatever it says."""
+
+
+def later_s(said: str) -> float:
+    """Seconds until a worker that left with exit 75 is tried again: what the kit says in its last line, else 60."""
+    import re
+
+    found = re.search(r"\(retry_after_s=([0-9.]+(?:e\+?[0-9]+)?)\)\s*$", said)
+    try:
+        return min(max(float(found[1]), SOONEST_S), LATEST_S) if found else LATER_S
+    except ValueError:
+        return LATER_S
+
+
 def exit_words(code: int | None) -> str:
     """What an exit code of a worker means, in words; empty for codes without a name."""
     import signal
@@ -58,4 +70,4 @@ def exit_words(code: int | None) -> str:
         EXIT_REFUSED: "exit 3: refused; the last line of its log says what and why",
         EXIT_NO_ACCELERATOR: "exit 5: the accelerator that it expects is absent",
         EXIT_LATER: "exit 75: later, because of something outside",
-    }.get(code, f"exit {code}")
+    }.get(code, f"exit code {code}")

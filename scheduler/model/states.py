@@ -80,10 +80,7 @@ LEASE: Table = {
     "released": {"exit": SAME, "back": SAME, "overdue": SAME, "write_off": SAME},
 }
 
-JOB_LIVE = ("queued", "held", "admitted", "running")
 JOB_ENDED = ("succeeded", "failed", "cancelled", "timed_out", "refused")
-WORKER_LIVE = ("parked", "starting", "ready", "busy", "retiring")
-LEASE_CHARGED = ("reserved", "held", "returning", "leaked")
 
 
 def advance(table: Table, state: str, event: str, story: Callable[[], str] = str) -> str:

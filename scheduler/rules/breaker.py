@@ -3,7 +3,8 @@
 It opens after 2 failed starts in a row, after 3 crashes or time-outs in a row on 3 different inputs, or at once when
 a worker says that its accelerator is absent. What an input can cause never counts, neither for nor against. It is
 half-open after a minute, with one job; each failure then doubles the wait, up to 30 minutes. It closes by itself:
-by a start that came up if failed starts opened it, by an answer otherwise.
+by a start that came up if failed starts opened it, by an answer otherwise. A worker that asks for another time before
+it is ready puts its provider off for that long: open as well, with no failure counted, until a start comes up.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ def after(before: BreakerState | None, kind: str, text: str, input_sha256: str, 
     state = before or BreakerState()
     if kind == "started":
         left = tuple(mark for mark in state.inputs if mark != START)
-        if left == state.inputs:
+        if left == state.inputs and (state.next_try_s is None or _trips(left)):
             return before
         if _trips(left):
             return replace(state, inputs=left)
@@ -46,6 +47,13 @@ def after(before: BreakerState | None, kind: str, text: str, input_sha256: str, 
     if state.next_try_s is None and not _trips(inputs):
         return counted
     return replace(counted, opened_s=now_s, next_try_s=now_s + _wait_s(state))
+
+
+def put_off(before: BreakerState | None, text: str, until_s: float, now_s: float) -> BreakerState:
+    """The breaker of a provider that asked for another time: left alone until then. Seconds since the epoch."""
+    state = before or BreakerState()
+    failures = state.failures if _trips(state.inputs) else 0
+    return replace(state, failures=failures, last_error=text, opened_s=now_s, next_try_s=until_s)
 
 
 def _trips(inputs: tuple[str, ...]) -> bool:

@@ -13,36 +13,14 @@ from scheduler.model.machine import Reading
 from scheduler.model.plan import Breaker, Waiting, WorkerView
 from scheduler.model.provider import Provider
 from scheduler.model.verdict import Demand, Held, PoolEvidence, Verdict
+from scheduler.rules.figures import figures, plain
 
 NAMED = 4
-LEAST, DECIMALS = 2, 9
-
-
-def figures(parts: Sequence[float], limit: float) -> tuple[list[str], str, str, str]:
-    """(parts, their sum, the limit, the sum less the limit) as text: two decimals, or as many more as are honest.
-
-    As shown, the parts add up to the sum, and the sum compares with the limit as the exact numbers do.
-    """
-    total = math.fsum(parts)
-    decimals = next((n for n in range(LEAST, DECIMALS) if _honest(parts, total, limit, n)), DECIMALS)
-    above, bound = round(total, decimals), round(limit, decimals)
-    return (
-        [_plain(part, decimals) for part in parts],
-        _plain(above, decimals),
-        _plain(bound, decimals),
-        _plain(above - bound, decimals),
-    )
-
-
-def _honest(parts: Sequence[float], total: float, limit: float, decimals: int) -> bool:
-    above, bound = round(total, decimals), round(limit, decimals)
-    adds_up = round(math.fsum(round(part, decimals) for part in parts), decimals) == above
-    return adds_up and (above > bound) == (total > limit) and (above < bound) == (total < limit)
 
 
 def gib(value: float) -> str:
     """GiB for reading, where nothing is compared: two decimals at most, none that say nothing."""
-    return _plain(value, 2)
+    return plain(value, 2)
 
 
 def sentence(verdict: Verdict) -> str:
@@ -53,16 +31,22 @@ def sentence(verdict: Verdict) -> str:
 def not_installed(name: str, provider: Provider | None) -> str:
     """There is no manifest, or no environment, for this provider."""
     if provider is None:
-        return f"no manifest of {name} is on the search path now; put it back and its jobs go on, or cancel them"
+        return (
+            f"the running scheduler has no manifest of {name} on its search path; put it back there, or schedq restart "
+            "with the SCHEDQ_MANIFESTS that has it, and its jobs go on, or cancel them"
+        )
     return provider.not_installed_text or f"{name} is not installed; run `schedq install {provider.slug}`"
 
 
 def broken(breaker: Breaker, name: str) -> str:
-    """The provider failed in a row and is left alone for a while."""
-    last = f"; the last error: {breaker.last_error}" if breaker.last_error else ""
-    if breaker.next_try_in_s <= 0:
-        return f"{name} failed {breaker.failures} times in a row{last}; one job tries it again now"
-    return f"{name} failed {breaker.failures} times in a row{last}; it is tried again by itself, with one job at first"
+    """The provider failed in a row, or asked for another time, and is left alone for a while."""
+    if breaker.failures == 0:
+        what = f"{name} asked to be tried later, and nothing of it failed"
+    else:
+        what = f"{name} failed " + ("once" if breaker.failures == 1 else f"{breaker.failures} times in a row")
+    last = f"; the last {'error' if breaker.failures else 'word'}: {breaker.last_error}" if breaker.last_error else ""
+    then = "it is tried again by itself, with one job at first"
+    return f"{what}{last}; {then if breaker.next_try_in_s > 0 else 'one job tries it again now'}"
 
 
 def occupied(worker: WorkerView, provider: Provider) -> tuple[str, str]:
@@ -146,11 +130,6 @@ def disk_full(free_gib: float | None, reserve_gib: float) -> str:
 
 def _slug(waiting: Waiting) -> str:
     return f"{waiting.slug}:{waiting.variant}" if waiting.variant else waiting.slug
-
-
-def _plain(value: float, decimals: int) -> str:
-    text = f"{value:.{decimals}f}"
-    return text.rstrip("0").rstrip(".") if "." in text else text
 
 
 def _name(demand: Demand) -> str:

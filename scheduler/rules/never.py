@@ -6,6 +6,7 @@ the everyday verbs can ask without a dataclass.
 
 from __future__ import annotations
 
+from scheduler.rules.figures import figures, plain
 from scheduler.rules.room import fits
 
 TYPE_CHECKING = False
@@ -57,9 +58,12 @@ def _too_big(name: str, what: str, need_gib: float, pools: Pools, count: int) ->
     if len(fitting) >= count:
         return "", ""
     if fitting:
-        return "too_big", f"{name} needs {count} devices of {need_gib:.9g} GiB at once and {len(fitting)} can hold that"
+        return "too_big", (
+            f"{name} needs {count} devices of {plain(need_gib, 2)} GiB at once and {len(fitting)} can hold that"
+        )
     largest = max(pools, key=lambda pool: float(pool["capacity_gib"] - pool["reserve_gib"]))
+    parts, total, capacity, _ = figures((need_gib, largest["reserve_gib"]), largest["capacity_gib"])
     return "too_big", (
-        f"{name} needs {need_gib:.9g} GiB ({what}) and {largest['reserve_gib']:.9g} GiB stay reserved: more than "
-        f"the {largest['capacity_gib']:.9g} GiB of {largest['id']}, the largest pool that it could use"
+        f"{name} needs {parts[0]} GiB ({what}) and {parts[1]} GiB stay reserved: {total} GiB, more than the {capacity} "
+        f"GiB of {largest['id']}, the largest pool that it could use"
     )

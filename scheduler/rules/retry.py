@@ -87,8 +87,9 @@ def _later(outcome: Outcome, provider: Provider, laters: int, waited_s: float) -
     """Again after what the worker asked for, within its provider's patience; the last try is at the end of that."""
     left_s = provider.later_for_s - waited_s
     if left_s <= 0:
+        often = "once" if laters == 0 else f"{laters + 1} times"
         text = (
-            f"told `later` {laters + 1} times in {waited_s:.0f} s, and later_for_s is {provider.later_for_s:.0f}; "
+            f"told `later` {often} in {waited_s:.0f} s, and later_for_s is {provider.later_for_s:.0f}; "
             f"the last: {outcome.text or 'no reason given'}"
         )
         return Decision("fail", Outcome("later_expired", text, outcome.exit_code))

@@ -15,6 +15,8 @@ from typing import Any
 from scheduler.model.host import (
     Adopt,
     Answered,
+    Failed,
+    Forgotten,
     Gone,
     HostEvent,
     Park,
@@ -54,7 +56,11 @@ class Loaded:
 
 @dataclass
 class SimHost:
-    """`run_s(task)` says how long an attempt takes, `outcome(task)` how it ends; `load_s` by slug."""
+    """`run_s(task)` says how long an attempt takes, `outcome(task)` how it ends; `load_s` by slug.
+
+    `fails(worker_id)` says where a start fails: "keeper" = it cannot be started, "load" = its worker ends while it
+    loads, "" = nowhere.
+    """
 
     clock: VirtualClock
     catalog: dict[tuple[str, str], Provider]
@@ -63,13 +69,19 @@ class SimHost:
     load_s: Callable[[str], float]
     run_s: Callable[[Task], float]
     outcome: Callable[[Task], Outcome] = lambda task: Outcome("ok")
+    fails: Callable[[int], str] = lambda worker_id: ""
     told: list[tuple[int, str]] = field(default_factory=list)
     done: dict[int, Done] = field(default_factory=dict)
     ended: dict[int, Done] = field(default_factory=dict)
     loaded: dict[int, Loaded] = field(default_factory=dict)
+    at_work: dict[int, Task] = field(default_factory=dict)
     _due: list[tuple[float, int, HostEvent]] = field(default_factory=list)
     _order: int = 0
     _alive: dict[int, Park | Adopt] = field(default_factory=dict)
+    _let_go: set[int] = field(default_factory=set)
+    _answered: dict[int, Answered] = field(default_factory=dict)
+    _replied: dict[int, Replied] = field(default_factory=dict)
+    _ended: dict[int, Gone] = field(default_factory=dict)
 
     def providers(self) -> dict[tuple[str, str], Provider]:
         """The simulated providers; all are installed."""
@@ -99,7 +111,21 @@ class SimHost:
         happened = []
         while self._due and self._due[0][0] <= self.clock.elapsed_s:
             happened.append(heapq.heappop(self._due)[2])
+        for event in happened:
+            self._note(event)
         return happened
+
+    def _note(self, event: HostEvent) -> None:
+        """What a keeper would say again, should its scheduler die before it has written this down."""
+        if isinstance(event, Answered):
+            self._answered[event.worker_id] = event
+        elif isinstance(event, Replied):
+            self._replied[event.worker_id] = event
+            self.at_work.pop(event.worker_id, None)
+        elif isinstance(event, Gone):
+            self._ended[event.worker_id] = event
+            self._alive.pop(event.worker_id, None)
+            self.at_work.pop(event.worker_id, None)
 
     def after(self, delay_s: float, event: HostEvent) -> None:
         """Let an event happen so many virtual seconds from now."""
@@ -107,18 +133,36 @@ class SimHost:
         heapq.heappush(self._due, (self.clock.elapsed_s + delay_s, self._order, event))
 
     def park(self, order: Park) -> None:
-        """A keeper is visible at once."""
+        """A keeper is visible at once, or cannot be started."""
+        if self.fails(order.worker_id) == "keeper":
+            text = "its keeper could not be started: Permission denied"
+            self.after(0.0, Failed(order.worker_id, text, alive=False))
+            return
         self._alive[order.worker_id] = order
         self.after(0.0, Shown(order.worker_id, 1_000_000 + order.worker_id, float(order.worker_id), BOOT_ID))
 
     def go(self, worker_id: int) -> None:
-        """The worker answers when its load time has passed."""
-        loading, now = self._alive[worker_id], self.clock.elapsed_s
+        """The worker answers when its load time has passed, or has ended by then."""
+        loading = self._alive.get(worker_id)
+        if loading is None:
+            self.after(0.0, Failed(worker_id, f"worker {worker_id} has no keeper", alive=False))
+            return
+        self._let_go.add(worker_id)
+        now = self.clock.elapsed_s
         self.loaded[worker_id] = Loaded(worker_id, loading.slug, now, now + self.load_s(loading.slug))
-        self.after(self.load_s(loading.slug), Answered(worker_id, 2_000_000 + worker_id, float(worker_id)))
+        load_s = self.load_s(loading.slug)
+        if self.fails(worker_id) == "load":
+            self.after(load_s, Gone(worker_id, 1, "the weights are not there"))
+            self.after(load_s, Returned(worker_id, back=True))
+        else:
+            self.after(load_s, Answered(worker_id, 2_000_000 + worker_id, float(worker_id)))
 
     def submit(self, task: Task) -> None:
         """The reply comes when the attempt's run time has passed."""
+        if task.worker_id not in self._alive:
+            self.after(0.0, Failed(task.worker_id, f"worker {task.worker_id} has no keeper", alive=False))
+            return
+        self.at_work[task.worker_id] = task
         done = self.done.setdefault(task.job_id, Done(self.clock.elapsed_s))
         done.start_s, done.worker_id = self.clock.elapsed_s, task.worker_id
         reply = json.dumps({"job": task.job_id}).encode()
@@ -139,15 +183,35 @@ class SimHost:
         self._alive.pop(worker_id, None)
         if worker_id in self.loaded:
             self.loaded[worker_id].to_s = self.clock.elapsed_s
-        self.after(0.0, Gone(worker_id, exit_code, "", why))
+        self.at_work.pop(worker_id, None)
+        self._ended[worker_id] = Gone(worker_id, exit_code, "", why)
+        self.after(0.0, self._ended[worker_id])
         self.after(0.0, Returned(worker_id, back=True))
 
     def adopt(self, rows: list[Adopt]) -> None:
-        """Workers that this host still has go on; others are gone, and nobody recorded how."""
+        """Workers that this host still has go on and say again what they said; how others ended is said if known."""
         for row in rows:
             if row.worker_id not in self._alive:
-                self.after(0.0, Gone(row.worker_id, None, ""))
+                self.after(0.0, self._ended.get(row.worker_id) or Gone(row.worker_id, None, ""))
                 self.after(0.0, Returned(row.worker_id, back=True))
+            elif row.state == "retiring":
+                self._end(row.worker_id, 0, "it was retiring when its scheduler ended")
+            elif row.worker_id not in self._let_go:
+                self._end(row.worker_id, 0, f"the queue remembers it {row.state}, its keeper says parked")
+            else:
+                self._go_on(row)
+
+    def _go_on(self, row: Adopt) -> None:
+        if row.worker_id in self._answered:
+            self.after(0.0, self._answered[row.worker_id])
+        if row.assignment is None:
+            return
+        asked = (row.assignment.job_id, row.assignment.attempt)
+        done, task = self._replied.get(row.worker_id), self.at_work.get(row.worker_id)
+        if done is not None and (done.job_id, done.attempt) == asked:
+            self.after(0.0, done)
+        elif task is None or (task.job_id, task.attempt) != asked:
+            self.after(0.0, Forgotten(row.worker_id, *asked))
 
     def watch_return(self, worker_ids: list[int]) -> None:
         """Memory is back at once."""

@@ -13,12 +13,13 @@ import sqlite3
 from scheduler.config import Paths
 from scheduler.errors import Corrupt, NewerSchema, OlderSchema, SchedqError, StoreError, Temporary
 from scheduler.store.folders import require_local
+from scheduler.store.kept import is_made, is_marked, without_schema
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-REVISIONS = ("0001", "0002")
+REVISIONS = ("0001", "0002", "0003")
 """Every revision of the schema, oldest first; the last is what this version writes."""
 
 WAL_LIMIT = 8 << 20
@@ -50,14 +51,16 @@ def uri(path: str, mode: str) -> str:
 def open_writer(paths: Paths, *, shared: bool = False) -> sqlite3.Connection:
     """A connection that may write. Call it inside the turnstile; close it inside one too.
 
-    It never makes the file. `shared`: it may be used from another thread than the one that opened it.
+    It never makes the file, and changes nothing in one that is no queue's (StoreError, Corrupt). `shared`: it may be
+    used from another thread than the one that opened it.
     """
     require_local(paths)
-    require_kept(paths)
+    is_made(paths)
     connection = sqlite3.connect(
         uri(paths.database, "rw"), uri=True, isolation_level=None, timeout=BUSY_MS / 1000, check_same_thread=not shared
     )
     try:
+        revision(connection, paths)
         configure(connection)
     except BaseException:
         connection.close()
@@ -72,7 +75,7 @@ def open_reader(paths: Paths) -> sqlite3.Connection:
     without the shared memory that SQLite would make beside it.
     """
     require_local(paths)
-    require_kept(paths)
+    is_made(paths)
     as_it_lies = not os.path.exists(paths.database + "-wal") and not os.access(paths.home, os.W_OK)
     where = uri(paths.database, "ro") + ("&immutable=1" if as_it_lies else "")
     connection = sqlite3.connect(where, uri=True, isolation_level=None, timeout=BUSY_MS / 1000, check_same_thread=False)
@@ -82,44 +85,6 @@ def open_reader(paths: Paths) -> sqlite3.Connection:
         connection.close()
         raise
     return connection
-
-
-def require_kept(paths: Paths) -> None:
-    """Corrupt if the database is empty or gone, although the folder shows that jobs were in it.
-
-    A new one in its place would give their ids again, and hide that they are lost.
-    """
-    if _bytes_of(paths.database) > 0:
-        return
-    left = [path for path in (paths.jobs, paths.results, paths.backups) if _has_entries(path)]
-    log = paths.database + "-wal"
-    if os.path.exists(log):
-        left.append(log)
-    size = _bytes_of(paths.database)  # again: somebody may have made it meanwhile
-    if not left or size > 0:
-        return
-    kept = sorted(os.listdir(paths.backups)) if paths.backups in left else []
-    newest = f"; the newest backup there is {os.path.join(paths.backups, kept[-1])}" if kept else ""
-    raise Corrupt(
-        f"{paths.database} {'has 0 bytes' if size == 0 else 'is not there'}, but it held jobs: {', '.join(left)}"
-        f" {'is' if len(left) == 1 else 'are'} left of them; nothing was changed{newest}; move"
-        f" {os.path.basename(log)} aside and put a good backup in the database's place (those of upgrades are in"
-        f" {paths.backups}), or set SCHEDQ_HOME to another folder for a new queue"
-    )
-
-
-def _bytes_of(path: str) -> int:
-    try:
-        return os.stat(path).st_size
-    except FileNotFoundError:
-        return -1
-
-
-def _has_entries(folder: str) -> bool:
-    try:
-        return bool(os.listdir(folder))
-    except OSError:
-        return False
 
 
 def configure(connection: sqlite3.Connection) -> None:
@@ -134,29 +99,50 @@ def configure(connection: sqlite3.Connection) -> None:
             )
 
 
-def checkpoint(connection: sqlite3.Connection, paths: Paths) -> None:
-    """Move a write-ahead log of more than 8 MiB into the database; after a commit, inside the turnstile."""
+def checkpoint(connection: sqlite3.Connection, paths: Paths) -> str:
+    """Move a write-ahead log of more than 8 MiB into the database; what stood in the way of that, "" for nothing.
+
+    After a commit, inside the turnstile. Never raises: what was committed stands, in the log as in the database.
+    """
+    size = 0
     try:
         size = os.stat(paths.database + "-wal").st_size
-    except OSError:
-        return
-    if size > WAL_LIMIT:
-        connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        if size > WAL_LIMIT:
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+    except FileNotFoundError:
+        return ""
+    except (sqlite3.Error, OSError) as error:
+        return (
+            f"the log of {paths.database} ({size / (1 << 20):.1f} MiB) stays as long as it is, nothing is lost by that:"
+            f" it cannot be moved into the database ({error}); free some space on the disk of {paths.home}"
+        )
+    return ""
 
 
 def revision(connection: sqlite3.Connection, paths: Paths) -> str:
-    """The schema revision of an open database, "" for an empty one. StoreError if it is no queue."""
+    """The schema revision of an open database, "" for an empty one. StoreError if it is no queue.
+
+    Corrupt if it is empty although a queue was made here: looked up before the snapshot, which may be older.
+    """
+    marked = is_marked(paths)
     try:
         rows = connection.execute("SELECT version_num FROM alembic_version").fetchall()
     except sqlite3.OperationalError as error:
-        if "no such table" not in str(error):
+        if not _lacks(error):
             raise
         rows = []
     if len(rows) == 1:
         return str(rows[0][0])
     if connection.execute("SELECT count(*) FROM sqlite_schema").fetchone()[0] == 0:
+        if marked:
+            raise without_schema(paths)
         return ""
     raise StoreError(f"{paths.database} is an SQLite database, but not a queue's; it was left as it is")
+
+
+def _lacks(error: sqlite3.Error) -> bool:
+    """Whether a table or a column is not there that the schema has."""
+    return str(error).startswith(("no such table", "no such column"))
 
 
 def require_current(found: str, paths: Paths) -> None:
@@ -175,12 +161,15 @@ def require_current(found: str, paths: Paths) -> None:
 
 
 class told:  # noqa: N801
-    """A context that turns errors of SQLite and of the disk into ours, with what to do next."""
+    """A context that turns errors of SQLite and of the disk into ours, with what to do next.
 
-    __slots__ = ("_paths",)
+    `reading`: nothing would have been written, so that is not said.
+    """
 
-    def __init__(self, paths: Paths) -> None:
-        self._paths = paths
+    __slots__ = ("_paths", "_reading")
+
+    def __init__(self, paths: Paths, *, reading: bool = False) -> None:
+        self._paths, self._reading = paths, reading
 
     def __enter__(self) -> None:
         return None
@@ -194,60 +183,84 @@ class told:  # noqa: N801
             if not isinstance(original, sqlite3.Error):
                 return
             found = original
-        ours = translated(found, self._paths)
+        ours = translated(found, self._paths, reading=self._reading)
         if ours is not None:
             raise ours from error
 
 
-def translated(error: sqlite3.Error | OSError, paths: Paths) -> SchedqError | None:
+def translated(error: sqlite3.Error | OSError, paths: Paths, *, reading: bool = False) -> SchedqError | None:
     """What an error of SQLite or of the disk means for the queue; None if it means a fault of ours."""
+    undone = "" if reading else " nothing was written;"
     if isinstance(error, OSError):
-        import errno
-
-        words = error.strerror or str(error)
-        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
-            return _full(words, paths)
-        if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
-            return Temporary(
-                f"{error.filename or paths.home} cannot be written ({words}); nothing was written;"
-                f" make {paths.home} writable for you, or set SCHEDQ_HOME to another folder"
-            )
-        if error.errno == errno.EIO:
-            return Temporary(f"the disk under {paths.home} reports an error ({words}); nothing was written; look at it")
-        return None
+        return _of_disk(error, paths, undone)
     code = getattr(error, "sqlite_errorcode", 0) & 0xFF
-    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB):
+    name = os.path.basename(paths.database)
+    if code in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB) or (code == sqlite3.SQLITE_ERROR and _lacks(error)):
         return Corrupt(
             f"{paths.database} is damaged ({error}); it was left as it is;"
             f" keep a copy of it and put a good backup in its place (those of upgrades are in {paths.backups})"
         )
     if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
         return Temporary(
-            f"{paths.database} is locked by a program that is not schedq ({error}); nothing was written;"
-            " close it and try again"
+            f"{paths.database} is locked by a program that is not schedq ({error});{undone} close it and try again"
         )
-    if code == sqlite3.SQLITE_CANTOPEN and not os.access(paths.home, os.W_OK):
+    closed = not os.access(paths.database, os.R_OK)
+    if code == sqlite3.SQLITE_CANTOPEN and not closed and not os.access(paths.home, os.W_OK):
+        if not os.path.exists(f"{paths.database}-wal"):
+            return Temporary(
+                f"{paths.home} is read-only for you, and to write in the queue {name}-wal must be made there ({error});"
+                f"{undone} make the folder writable for you, or set SCHEDQ_HOME to another folder"
+            )
         return Temporary(
-            f"{paths.home} is read-only for you and {os.path.basename(paths.database)}-wal is in it: then even status"
-            f" needs {os.path.basename(paths.database)}-shm there, which cannot be made ({error}); nothing was written;"
-            " make the folder writable for you, or set SCHEDQ_HOME to a copy of it"
+            f"{paths.home} is read-only for you and {name}-wal is in it: then even status needs {name}-shm there, which"
+            f" cannot be made ({error});{undone} make the folder writable for you, or set SCHEDQ_HOME to a copy of it"
         )
     if code in (sqlite3.SQLITE_READONLY, sqlite3.SQLITE_PERM, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_AUTH):
         return Temporary(
-            f"{paths.database} cannot be opened for this ({error}); nothing was written;"
-            f" make {paths.home} and what is in it readable and writable for you"
+            f"{paths.database} cannot be opened for this ({error});{undone}"
+            f" make {paths.home} and what is in it readable{'' if reading else ' and writable'} for you"
         )
     if code in (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR):
-        return _full(str(error), paths)
+        return _full(str(error), paths, undone)
     return None
 
 
-def _full(words: str, paths: Paths) -> Temporary:
+def _of_disk(error: OSError, paths: Paths, undone: str) -> Temporary | None:
+    import errno
+
+    words, where = error.strerror or str(error), str(error.filename or paths.home)
+    if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+        return _full(words, paths, undone)
+    if error.errno in (errno.EACCES, errno.EROFS, errno.EPERM):
+        cannot, able = ("cannot be read", "readable") if undone == "" else ("cannot be written", "writable")
+        return Temporary(
+            f"{where} {cannot} ({words});{undone} make {paths.home} {able} for you,"
+            " or set SCHEDQ_HOME to another folder"
+        )
+    if error.errno == errno.EIO:
+        return Temporary(f"the disk under {paths.home} reports an error ({words});{undone} look at it")
+    in_the_way = (errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.ENOENT, errno.ENAMETOOLONG)
+    if error.errno in in_the_way and (where.startswith(paths.home) or paths.home.startswith(where)):
+        return Temporary(
+            f"{where} cannot be used ({words});{undone} {paths.home} must be a folder of yours and what is in it as"
+            " schedq made it: move away what is in the way, or set SCHEDQ_HOME to another folder"
+        )
+    return None
+
+
+def room_left(paths: Paths) -> str:
+    """What the disk of the queue has left, in words with the figure in MiB."""
+    at = paths.home
+    while not os.path.exists(at):
+        at = os.path.dirname(at)
     try:
-        space = os.statvfs(paths.home)
-        left = f"{space.f_bavail * space.f_frsize / (1 << 20):.1f} MiB are left"
+        space = os.statvfs(at)
     except OSError:
-        left = "what is left cannot be read"
+        return "what is left cannot be read"
+    return f"{space.f_bavail * space.f_frsize / (1 << 20):.1f} MiB are left"
+
+
+def _full(words: str, paths: Paths, undone: str) -> Temporary:
     return Temporary(
-        f"the disk of {paths.home} took no more ({words}; {left}); nothing was written; free some space and try again"
+        f"the disk of {paths.home} took no more ({words}; {room_left(paths)});{undone} free some space and try again"
     )

@@ -18,6 +18,8 @@ INLINE_MAX = 64 << 10
 """Up to this many bytes are kept in the row itself."""
 
 _CHUNK = 4 << 20
+_reached: set[tuple[int, int]] = set()
+"""Folders (device, inode) whose own names this process knows to be durable."""
 
 
 def path(paths: Paths, sha256: str) -> str:
@@ -33,7 +35,9 @@ def present(paths: Paths, sha256: str) -> bool:
 def put(paths: Paths, data: bytes, sha256: str = "") -> str:
     """Keep these bytes and answer with their sha256, durable on return. Call it inside the turnstile."""
     sha256 = sha256 or digest(data)
-    if not present(paths, sha256):
+    if present(paths, sha256):
+        settle(paths, sha256)
+    else:
         staged = _staging(paths)
         try:
             fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -80,14 +84,25 @@ def stage(paths: Paths, source: str, sha256: str, said_by: str) -> str:
 
 def place(paths: Paths, staged: str, sha256: str) -> None:
     """Give a staged file its name, durably."""
-    folder = os.path.dirname(path(paths, sha256))
-    if not os.path.isdir(folder):
-        os.makedirs(folder, 0o700, exist_ok=True)
-        sync(paths.content)
+    os.makedirs(os.path.dirname(path(paths, sha256)), 0o700, exist_ok=True)
     crashpoint("content.staged")
     os.rename(staged, path(paths, sha256))
-    sync(folder)
+    settle(paths, sha256)
     crashpoint("content.placed")
+
+
+def settle(paths: Paths, sha256: str) -> None:
+    """Make the name of a piece durable, and those that lead to it.
+
+    Also of one that is there: who placed it may have been killed before it came to that.
+    """
+    folder = os.path.dirname(path(paths, sha256))
+    sync(folder)
+    for below, above in ((folder, paths.content), (paths.content, paths.home)):
+        found = os.stat(below)
+        if (found.st_dev, found.st_ino) not in _reached:
+            sync(above)
+            _reached.add((found.st_dev, found.st_ino))
 
 
 def read(paths: Paths, sha256: str) -> bytes:
@@ -104,10 +119,10 @@ def read(paths: Paths, sha256: str) -> bytes:
 
 
 def discard(staged: str) -> None:
-    """Remove a staged file that will not be placed."""
+    """Remove a staged file that will not be placed; one that stays is tidied later."""
     try:
         os.unlink(staged)
-    except FileNotFoundError:
+    except OSError:
         pass
 
 

@@ -7,6 +7,7 @@ writer happen inside the turnstile as well (E11).
 
 from __future__ import annotations
 
+import logging
 import os
 import sqlite3
 from collections.abc import Iterator
@@ -29,10 +30,13 @@ from scheduler.store.connection import (
     revision,
     told,
 )
-from scheduler.store.folders import prepare, require_local, sync
+from scheduler.store.folders import prepare, require_local, settle, sync
 from scheduler.store.intake import missing_queue, open_or_create
+from scheduler.store.kept import is_made, leave_mark
 from scheduler.store.migrate import migrate
 from scheduler.store.turnstile import PATIENCE_S, Turnstile
+
+log = logging.getLogger("schedq")
 
 
 class Store:
@@ -45,6 +49,7 @@ class Store:
         self._turnstile = Turnstile(paths)
         self._raw: sqlite3.Connection | None = None
         self._writer: Engine | None = None
+        self._trouble = ""
         self._reader = create_engine("sqlite://", creator=self._open_reader, poolclass=NullPool)
         event.listen(self._reader, "begin", _begin)
 
@@ -65,13 +70,13 @@ class Store:
                     with tx.begin():
                         yield tx
                         crashpoint("store.write")
-                checkpoint(raw, self.paths)
+                self._note(checkpoint(raw, self.paths))
 
     @contextmanager
     def read(self) -> Iterator[Connection]:
         """A snapshot that cannot write. Hold it for 5 s at most: a log cannot be emptied past a reader."""
-        with told(self.paths):
-            if not os.path.exists(self.paths.database):
+        with told(self.paths, reading=True):
+            if not is_made(self.paths):
                 raise missing_queue(self.paths)
             with self._reader.connect() as tx, tx.begin():
                 tx.info["paths"] = self.paths
@@ -85,6 +90,12 @@ class Store:
                 self._writer.dispose()
                 self._raw.close()
                 self._raw = self._writer = None
+
+    def _note(self, trouble: str) -> None:
+        """Say what keeps the database's log long, once and not in each turn: the figures in it change."""
+        if trouble and not self._trouble:
+            log.warning("%s", trouble)
+        self._trouble = trouble
 
     def _open_writer(self) -> tuple[sqlite3.Connection, Engine]:
         if self._raw is None or self._writer is None:
@@ -123,7 +134,7 @@ def upgrade(paths: Paths, *, timeout_s: float = PATIENCE_S) -> str | None:
         prepare(paths)
         with Turnstile(paths).section(timeout_s):
             content.tidy(paths)
-            if not os.path.exists(paths.database):
+            if not is_made(paths):
                 open_or_create(paths).close()
                 return None
             connection = open_writer(paths)
@@ -136,8 +147,10 @@ def upgrade(paths: Paths, *, timeout_s: float = PATIENCE_S) -> str | None:
                     crashpoint("store.backed_up")
                     migrate(connection)
                 elif not found:
+                    settle(paths.home)
                     migrate(connection)
                 require_current(revision(connection, paths), paths)
+                leave_mark(connection, paths)
             finally:
                 connection.close()
     return kept
@@ -151,12 +164,13 @@ def backup(paths: Paths, target: str) -> str:
     """
     target = os.path.abspath(target)
     with told(paths):
-        if not os.path.exists(paths.database):
+        if not is_made(paths):
             raise missing_queue(paths)
         if os.path.lexists(target):
             raise Refused(f"{target} exists; give the backup another name")
         connection = open_reader(paths)
         try:
+            revision(connection, paths)
             _copy(connection, target)
         finally:
             connection.close()
@@ -190,8 +204,8 @@ def check(paths: Paths) -> list[str]:
     Looks at SQLite's own structure, references between tables, the depth that triggers keep, the revision, and
     that every large input and reply is there and hashes to its name. Takes time in proportion to the history.
     """
-    with told(paths):
-        if not os.path.exists(paths.database):
+    with told(paths, reading=True):
+        if not is_made(paths):
             raise missing_queue(paths)
         connection = open_reader(paths)
         try:

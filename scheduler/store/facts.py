@@ -15,9 +15,3 @@ def put(tx: Connection, host_id: str, snapshot: dict[str, Any], at: str) -> None
         " ON CONFLICT (host_id) DO UPDATE SET at = excluded.at, snapshot = excluded.snapshot",
         {"host_id": host_id, "at": at, "snapshot": json.dumps(snapshot)},
     )
-
-
-def get(tx: Connection, host_id: str) -> tuple[str, dict[str, Any]] | None:
-    """(stamp, snapshot) of a host as it was last seen, None if it never was."""
-    row = tx.exec_driver_sql("SELECT at, snapshot FROM facts WHERE host_id = :host_id", {"host_id": host_id}).first()
-    return (row.at, json.loads(row.snapshot)) if row is not None else None

@@ -10,6 +10,7 @@ import os
 
 from scheduler.config import Paths
 from scheduler.errors import StoreError
+from scheduler.mounts import mount
 
 MOUNTINFO = "/proc/self/mountinfo"
 
@@ -45,26 +46,16 @@ def mount_of(path: str, mountinfo: str = MOUNTINFO) -> tuple[str, str] | None:
     try:
         with open(mountinfo, encoding="utf-8", errors="surrogateescape") as file:
             for line in file:
-                mount, _, source = line.partition(" - ")
-                words, kinds = mount.split(" "), source.split(" ")
-                if len(words) < 5 or not kinds[0]:
+                found = mount(line)
+                if found is None:
                     continue
-                point = _unescaped(words[4])
+                _, point, kind, _ = found
                 under = point == "/" or real == point or real.startswith(point + "/")
                 if under and (best is None or len(point) >= len(best[0])):
-                    best = point, kinds[0].strip()
+                    best = point, kind
     except OSError:
         return None
     return best
-
-
-def _unescaped(text: str) -> str:
-    """Undo the kernel's octal escapes of blank, tab, newline and backslash."""
-    if "\\" not in text:
-        return text
-    for code, plain in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        text = text.replace(code, plain)
-    return text
 
 
 def prepare(paths: Paths) -> None:
@@ -102,6 +93,23 @@ def _make(folder: str) -> None:
         os.mkdir(folder, 0o700)
     except FileExistsError:
         pass
+
+
+def settle(folder: str) -> None:
+    """Make durable that a folder is there: its name and those above it, up to where its filesystem is mounted.
+
+    Whoever made them may have been killed before syncing them. One that may not be read was not made by us.
+    """
+    at = os.path.realpath(folder)
+    device = os.stat(at).st_dev
+    while os.stat(at).st_dev == device:
+        try:
+            sync(at)
+        except PermissionError:
+            pass
+        if at == "/":
+            return
+        at = os.path.dirname(at)
 
 
 def sync(folder: str) -> None:

@@ -15,14 +15,16 @@ from scheduler.config import Paths, settings
 from scheduler.crash import crashpoint
 from scheduler.errors import NoSuchJob, Refused
 from scheduler.store import content, identity
-from scheduler.store.connection import checkpoint, open_writer, require_current, require_kept, revision, told
-from scheduler.store.folders import prepare, require_local, sync
+from scheduler.store.connection import checkpoint, open_writer, require_current, revision, told
+from scheduler.store.destinations import Destinations
+from scheduler.store.folders import prepare, require_local, settle
+from scheduler.store.kept import is_made, leave_mark
 from scheduler.store.row import DEFAULTS, INSERT, as_text, completed, equal, same, values
 from scheduler.store.turnstile import PATIENCE_S, Signals, Turnstile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterable
+    from collections.abc import Callable
     from typing import Any
 
 CACHE_KIB = 64 << 10
@@ -40,6 +42,7 @@ def submit(
     rows: list[dict[str, Any]],
     say: Callable[[list[int]], None] | None = None,
     *,
+    moved: list[tuple[str, str]] | None = None,
     timeout_s: float = PATIENCE_S,
 ) -> list[int]:
     """Put jobs into the queue, all or none, and answer with their ids in the order of `rows`.
@@ -47,6 +50,8 @@ def submit(
     A row has columns of a job (see DEFAULTS) plus `data` (the input's bytes) and `overwrite` (its destination may
     exist). A `key` that this user gave before means that job: its id is the answer, and nothing is written for it.
     `say` is called with the ids after the commit, outside the turnstile, while signals are still held back.
+    What is at a destination that may be overwritten is moved aside, and stays where it is if nothing goes in; `moved`
+    gets (destination, where it lies now) of each.
     Makes folders and database at first use. Refused, Temporary or StoreError: nothing was written.
     """
     batch = _Intake(paths, rows)
@@ -65,6 +70,8 @@ def submit(
                     checkpoint(connection, paths)
                 finally:
                     connection.close()
+        if moved is not None:
+            moved += batch.moved
         if say is not None:
             say(ids)
         return ids
@@ -73,20 +80,14 @@ def submit(
         signals.unblock()
 
 
-def submit_many(paths: Paths, rows: Iterable[dict[str, Any]], *, timeout_s: float = PATIENCE_S) -> list[int]:
-    """As `submit`, of anything that yields rows; all are taken in before the queue is locked."""
-    return submit(paths, list(rows), timeout_s=timeout_s)
-
-
 def open_or_create(paths: Paths) -> sqlite3.Connection:
     """The queue's database for writing, made from the migrations if it is not there. Inside the turnstile.
 
-    Corrupt if it is gone or empty and the folder shows that jobs were in it.
+    The schema is written when every name that leads to it is durable, whoever made it: where it is, they are (P1).
+    Corrupt if the database is gone or empty and the folder shows that jobs were in it.
     """
-    if not os.path.exists(paths.database):
-        require_kept(paths)
+    if not is_made(paths):
         os.close(os.open(paths.database, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        sync(paths.home)
         crashpoint("intake.created")
     connection = open_writer(paths)
     try:
@@ -94,9 +95,11 @@ def open_or_create(paths: Paths) -> sqlite3.Connection:
         if not found:
             from scheduler.store.migrate import migrate
 
+            settle(paths.home)
             migrate(connection)
             found = revision(connection, paths)
         require_current(found, paths)
+        leave_mark(connection, paths)
     except BaseException:
         connection.close()
         raise
@@ -109,6 +112,8 @@ class _Intake:
     def __init__(self, paths: Paths, rows: list[dict[str, Any]]) -> None:
         self._paths = paths
         self._staged: dict[str, str] = {}
+        self._settled: set[str] = set()
+        self._destinations = Destinations(paths)
         who = {**DEFAULTS, "user": identity.user(), "host_id": identity.host_id(), "submitted_at": now_at()}
         self._who = str(who["user"])
         self._rows = [completed(row, who) for row in rows]
@@ -136,6 +141,11 @@ class _Intake:
             content.discard(staged)
         self._staged.clear()
 
+    @property
+    def moved(self) -> list[tuple[str, str]]:
+        """What was moved aside: each destination, and where what was there lies now."""
+        return self._destinations.moved
+
     def write(self, connection: sqlite3.Connection) -> list[int]:
         """One transaction: settle keys and destinations, place the content, insert the rows."""
         if len(self._rows) > 1000:
@@ -145,12 +155,12 @@ class _Intake:
             ids = self._insert(connection)
             crashpoint("intake.inserted")
             connection.execute("COMMIT")
-        except sqlite3.IntegrityError as error:
-            connection.execute("ROLLBACK")
-            raise self._refusal(connection, error) from error
-        except BaseException:
+        except BaseException as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
+            self._destinations.put_back()
+            if isinstance(error, sqlite3.IntegrityError):
+                raise self._destinations.refusal(connection, self._rows, error) from error
             raise
         return ids
 
@@ -170,7 +180,6 @@ class _Intake:
                     continue
                 keyed[key] = next_id, row
             if row["out"] is not None:
-                row["out"] = row["out"].replace("{id}", str(next_id))
                 self._claim(connection, row, next_id)
             if row["data"] is not None:
                 self._keep(row)
@@ -184,6 +193,14 @@ class _Intake:
             next_id += 1
         connection.executemany(INSERT, fresh)
         return ids
+
+    def _claim(self, connection: sqlite3.Connection, row: dict[str, Any], job_id: int) -> None:
+        row["out"] = row["out"].replace("{id}", str(job_id))
+        before = len(self.moved)
+        for other in self._destinations.claim(connection, row):
+            _record(connection, other, None, "overwritten", f"job {job_id} takes its destination {row['out']}")
+        for out, aside in self.moved[before:]:
+            _record(connection, job_id, None, "moved_aside", f"what was at {out} lies at {aside} now, and stays there")
 
     def _known(
         self, connection: sqlite3.Connection, row: dict[str, Any], here: tuple[int, dict[str, Any]] | None
@@ -205,23 +222,6 @@ class _Intake:
             )
         return int(found[0])
 
-    def _claim(self, connection: sqlite3.Connection, row: dict[str, Any], job_id: int) -> None:
-        """Refused if the destination exists; with `overwrite` a job that has ended gives it up."""
-        out = row["out"]
-        if row["overwrite"]:
-            given_up = connection.execute(
-                "UPDATE jobs SET out = NULL WHERE out = ? AND out IS NOT NULL AND state = 'succeeded' RETURNING id",
-                (out,),
-            ).fetchall()
-            for (other,) in given_up:
-                _record(connection, other, None, "overwritten", f"job {job_id} takes its destination {out}")
-        elif os.path.lexists(out):
-            owner = connection.execute(
-                "SELECT id FROM jobs WHERE out = ? AND out IS NOT NULL AND state = 'succeeded'", (out,)
-            ).fetchone()
-            made = f" (job {owner[0]} made it)" if owner else ""
-            raise Refused(f"the destination {out} exists{made}; give another --out, or --overwrite it")
-
     def _keep(self, row: dict[str, Any]) -> None:
         data = row["data"]
         row["input_bytes"] = len(data)
@@ -232,31 +232,13 @@ class _Intake:
 
     def _place(self, files: dict[str, Any]) -> None:
         for entry in files.values():
-            staged = self._staged.pop(entry["sha256"], None)
+            sha256 = entry["sha256"]
+            staged = self._staged.pop(sha256, None)
             if staged is not None:
-                content.place(self._paths, staged, entry["sha256"])
-
-    def _refusal(self, connection: sqlite3.Connection, error: sqlite3.IntegrityError) -> Exception:
-        if "jobs.out" not in str(error):
-            return error
-        seen: set[str] = set()
-        for row in self._rows:
-            out = row["out"]
-            if out is None:
-                continue
-            found = connection.execute(
-                "SELECT id, state FROM jobs WHERE out = ? AND out IS NOT NULL"
-                " AND state IN ('queued', 'held', 'admitted', 'running', 'succeeded')",
-                (out,),
-            ).fetchone()
-            if found is not None:
-                return Refused(
-                    f"job {found[0]} ({found[1]}) has the destination {out}; give another --out, or cancel it"
-                )
-            if out in seen:
-                return Refused(f"two jobs of this call have the destination {out}; put {{id}} or {{name}} into --out")
-            seen.add(out)
-        return error
+                content.place(self._paths, staged, sha256)
+            elif sha256 not in self._settled and not entry.get("pinned"):
+                content.settle(self._paths, sha256)
+            self._settled.add(sha256)
 
 
 def _record(connection: sqlite3.Connection, job_id: int, attempt: int | None, event: str, text: str) -> None:
@@ -274,7 +256,7 @@ def cancel(paths: Paths, ids: list[int], *, timeout_s: float = PATIENCE_S) -> li
     not there; then nothing changed.
     """
     with told(paths):
-        if not os.path.exists(paths.database):
+        if not is_made(paths):
             raise missing(ids, paths)
         prepare(paths)
         with Turnstile(paths).section(timeout_s):

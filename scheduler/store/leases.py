@@ -5,7 +5,6 @@ What is charged is always the SUM over the rows that are not released, never a c
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from sqlalchemy import Connection
@@ -82,11 +81,3 @@ def resize(tx: Connection, worker_id: int, pool: str, charge_gib: float, at: str
 def charged(tx: Connection) -> list[Any]:
     """Every lease row that is charged: id, worker_id, slug, pool, charge_gib, state, host_id, ..."""
     return list(tx.exec_driver_sql(CHARGED).all())
-
-
-def sums(tx: Connection) -> dict[str, float]:
-    """GiB charged by pool, summed over the live rows."""
-    by_pool: dict[str, list[float]] = {}
-    for row in charged(tx):
-        by_pool.setdefault(row.pool, []).append(row.charge_gib)
-    return {pool: math.fsum(parts) for pool, parts in by_pool.items()}

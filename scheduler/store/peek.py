@@ -7,7 +7,6 @@ with the scheduler down, and before there is a queue. Imported by the fast paths
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 
 from scheduler.clock import now_s, seconds, stamp
@@ -15,6 +14,7 @@ from scheduler.config import Paths
 from scheduler.store import content, identity
 from scheduler.store.connection import open_reader, require_current, revision, told
 from scheduler.store.intake import missing
+from scheduler.store.kept import is_made
 from scheduler.wake import scheduler_runs
 
 TYPE_CHECKING = False
@@ -28,8 +28,9 @@ SCHEMA_VERSION = 1
 WAITING_SHOWN, HELD_SHOWN, ENDED_SHOWN = 20, 100, 5
 
 COLUMNS = (
-    "id, slug, variant, name, user, state, blocked, priority, batch, attempt, submitted_at, not_before_at,"
-    " started_at, ended_at, worker_id, cancel_requested_at, outcome, outcome_text, exit_code, progress, revision, out"
+    "id, slug, variant, name, user, state, blocked, priority, batch, attempt, tries, laters, submitted_at,"
+    " not_before_at, started_at, ended_at, worker_id, cancel_requested_at, outcome, outcome_text, exit_code, progress,"
+    " revision, out"
 )
 
 ACTIVE = (
@@ -48,15 +49,19 @@ ENDED = f"SELECT {COLUMNS} FROM jobs WHERE ended_at IS NOT NULL ORDER BY ended_a
 DEPTH = "SELECT slug, variant, state, sum(n) FROM depth GROUP BY slug, variant, state"
 WORKERS = "SELECT * FROM workers WHERE state <> 'gone' ORDER BY id"
 CHARGED = "SELECT worker_id, pool, charge_gib FROM leases WHERE state <> 'released'"
+UNRETURNED = (
+    "SELECT l.worker_id, l.slug, l.pool, l.charge_gib, l.state FROM leases l JOIN workers w ON w.id = l.worker_id"
+    " WHERE l.state <> 'released' AND w.state = 'gone' ORDER BY l.worker_id, l.id"
+)
 SCHEDULER = "SELECT pid, started_at, version FROM schedulers ORDER BY epoch DESC LIMIT 1"
-LIVE_QUERIES = (ACTIVE, HELD, WAITING, BLOCKED, ENDED, DEPTH, WORKERS, CHARGED, SCHEDULER)
+LIVE_QUERIES = (ACTIVE, HELD, WAITING, BLOCKED, ENDED, DEPTH, WORKERS, CHARGED, UNRETURNED, SCHEDULER)
 
 
 def _look(paths: Paths, question: Callable[[sqlite3.Connection], T], empty: T) -> T:
     """The answer of one read snapshot; `empty` where there is no queue yet."""
-    if not os.path.exists(paths.database):
+    if not is_made(paths):
         return empty
-    with told(paths):
+    with told(paths, reading=True):
         connection = open_reader(paths)
         try:
             connection.execute("BEGIN")
@@ -301,14 +306,10 @@ def ids(paths: Paths, filters: dict[str, Any]) -> list[int]:
     Filters: batch, slug (`slug` or `slug:variant`), state, outcome (a word or several), name (a glob), user,
     since (a stamp: submitted then or later). A key that is none of these is a TypeError.
     """
-    from scheduler.store.filters import conditions
+    from scheduler.store.filters import query
 
-    where, values = conditions(filters)
-
-    def question(connection: sqlite3.Connection) -> list[int]:
-        return [row[0] for row in connection.execute(f"SELECT id FROM jobs WHERE {where} ORDER BY id", values)]
-
-    return _look(paths, question, [])
+    asked, values = query(filters)
+    return _look(paths, lambda connection: [row[0] for row in connection.execute(asked, values)], [])
 
 
 def workers(paths: Paths) -> list[dict[str, Any]]:
@@ -316,17 +317,22 @@ def workers(paths: Paths) -> list[dict[str, Any]]:
     return _look(paths, lambda connection: _workers(connection, now_s()), [])
 
 
+def unreturned(paths: Paths) -> list[dict[str, Any]]:
+    """{"worker_id", "slug", "pool", "charge_gib", "state"} of each charge that outlives its worker."""
+    return _look(paths, lambda connection: [dict(row) for row in connection.execute(UNRETURNED)], [])
+
+
+def last_scheduler(paths: Paths) -> dict[str, Any] | None:
+    """{"pid", "started_at", "ended_at" (None: runs, or was killed)} of the newest scheduler, None if none ever was."""
+    last = "SELECT pid, started_at, ended_at FROM schedulers ORDER BY epoch DESC LIMIT 1"
+    found = _look(paths, lambda connection: connection.execute(last).fetchone(), None)
+    return None if found is None else dict(found)
+
+
 def facts(paths: Paths) -> dict[str, Any] | None:
     """The last recorded snapshot of this machine, None if it was never recorded."""
     found = _look(paths, _facts, None)
     return None if found is None else found[1]
-
-
-def with_key(paths: Paths, key: str) -> int | None:
-    """The job that has this key, None if there is none."""
-    row = "SELECT id FROM jobs WHERE key = ? AND key IS NOT NULL"
-    found = _look(paths, lambda connection: connection.execute(row, (key,)).fetchone(), None)
-    return None if found is None else int(found["id"])
 
 
 def _there(found: T | None, job_id: int, paths: Paths) -> T:

@@ -14,13 +14,13 @@ from sqlalchemy import Connection
 
 from scheduler.errors import Fenced, NoSuchJob
 from scheduler.model.states import JOB, advance
-from scheduler.store import content, events
+from scheduler.store import events
 from scheduler.store.ending import cancel_admitted, finish
 from scheduler.store.operator import hold, release, requeue
 
 __all__ = [
     "admit", "bound", "cancel_admitted", "claim_warm", "claims", "due", "finish", "heads", "hold",
-    "input_bytes", "json_object", "last_submitted_at", "live", "next_due_at", "pause", "paused", "progress", "release",
+    "json_object", "last_submitted_at", "live", "next_due_at", "pause", "paused", "progress", "release",
     "requeue", "resume", "row", "send", "sent_at", "set_revision_blocks",
 ]  # fmt: skip
 
@@ -91,16 +91,6 @@ def last_submitted_at(tx: Connection) -> str | None:
 def row(tx: Connection, job_id: int) -> Any:
     """The job's row, None if there is none."""
     return tx.exec_driver_sql("SELECT * FROM jobs WHERE id = :id", {"id": job_id}).first()
-
-
-def input_bytes(tx: Connection, job: Any) -> bytes | None:
-    """The input of a job's row, from the row or, if it is large, from the content; None if the job has none.
-
-    Corrupt if it is not what was submitted.
-    """
-    if job.input is not None or not job.input_bytes:
-        return job.input  # type: ignore[no-any-return]
-    return content.read(tx.info["paths"], job.input_sha256)
 
 
 def live(tx: Connection) -> list[Any]:

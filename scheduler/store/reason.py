@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
+from scheduler.clock import now_s, seconds
+
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -23,6 +25,8 @@ class Reasons:
     def of(self, row: sqlite3.Row) -> dict[str, str] | None:
         """{"ruling", "text"} of a waiting job, None for one that does not wait."""
         own = _own(row)
+        if own is not None and own["ruling"] == "backoff":
+            return {**own, "text": own["text"] + self._last(row)}
         if own is not None or row["state"] != "queued":
             return own
         provider = self._providers.get((row["slug"], row["variant"]))
@@ -39,6 +43,12 @@ class Reasons:
             return {"ruling": "busy", "text": f"behind job {head} of {name}: {provider['text']}"}
         return {"ruling": "busy", "text": f"waits for its turn at {name}, behind job {head}"}
 
+    def _last(self, row: sqlite3.Row) -> str:
+        """What the attempt before said, which is what has to change."""
+        asked = "SELECT outcome_text FROM attempts WHERE job_id = ? AND attempt = ?"
+        found = self._connection.execute(asked, (row["id"], row["attempt"])).fetchone()
+        return f"; the last time: {found['outcome_text']}" if found is not None and found["outcome_text"] else ""
+
     def _waiting(self, job_id: int) -> bool:
         if job_id not in self._waits:
             found = self._connection.execute("SELECT state FROM jobs WHERE id = ?", (job_id,)).fetchone()
@@ -46,20 +56,36 @@ class Reasons:
         return self._waits[job_id]
 
 
+def _tried(row: sqlite3.Row) -> str:
+    """How often its request was sent and counted; a claim that was undone before that is no try."""
+    told = [f"tried {_times(row['tries'])}"] if row["tries"] else []
+    told += [f"told to come later {_times(row['laters'])}"] if row["laters"] else []
+    return ", ".join(told) or "not tried yet"
+
+
 def _times(count: int) -> str:
     return "once" if count == 1 else f"{count} times"
 
 
+def _when(at: str | None) -> str:
+    """How far off a stamp is, in its largest unit: `in 10 s`, `in 5 min`, `in 3 h`, `now`."""
+    left_s = seconds(at) - now_s() if at else 0.0
+    if left_s < 0.5:
+        return "now"
+    if left_s < 100:
+        return f"in {left_s:.0f} s"
+    return f"in {left_s / 60:.0f} min" if left_s < 6000 else f"in {left_s / 3600:.0f} h"
+
+
 def _own(row: sqlite3.Row) -> dict[str, str] | None:
     at: Any = row["not_before_at"]
-    when = f"{at[:19]}Z" if at else "its time"
     if row["state"] == "held":
         return {"ruling": "held", "text": "held by its operator"}
     match row["blocked"]:
         case "backoff":
-            return {"ruling": "backoff", "text": f"tried {_times(row['attempt'])}, tries again after {when}"}
+            return {"ruling": "backoff", "text": f"{_tried(row)}, tries again {_when(at)}"}
         case "begin":
-            return {"ruling": "begin", "text": f"was told not to begin before {when}"}
+            return {"ruling": "begin", "text": f"was told not to begin before {f'{at[:19]}Z' if at else 'its time'}"}
         case "after":
             return {"ruling": "after", "text": "waits for the jobs that it comes after"}
         case "revision":

@@ -35,6 +35,7 @@ ON_LOST = ("requeue", "hold", "fail")
 ELIGIBLE = "state = 'queued' AND blocked IS NULL"
 BLOCKED = "state = 'queued' AND blocked IS NOT NULL"
 ACTIVE = "state IN ('held', 'admitted', 'running')"
+PAST = "state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'refused')"
 BOUND = "worker_id IS NOT NULL AND state IN ('admitted', 'running')"
 
 
@@ -172,6 +173,9 @@ Index(
     unique=True,
     sqlite_where=text("out IS NOT NULL AND state IN ('queued', 'held', 'admitted', 'running', 'succeeded')"),
 )
+Index("jobs_past", _c.state, _c.slug, _c.variant, sqlite_where=text(PAST))
+Index("jobs_outcome", _c.outcome, _c.slug, _c.variant, sqlite_where=text("outcome IS NOT NULL"))
+Index("jobs_user", _c.user, _c.submitted_at)
 
 depth = _table(
     "depth",

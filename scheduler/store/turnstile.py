@@ -15,6 +15,7 @@ import os
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths
 from scheduler.errors import Temporary
+from scheduler.locks import command, holder, is_stopped, let_go
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,12 +38,12 @@ class Section:
         try:
             self._fd = self._take(self._paths.lock_owner, deadline_s)
         finally:
-            _release(next_fd)
+            let_go(next_fd)
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         fd, self._fd = self._fd, -1
-        _release(fd)
+        let_go(fd)
 
     def _take(self, folder: str, deadline_s: float) -> int:
         fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -70,7 +71,7 @@ class Section:
             pid = holder(each)
             if pid is None:
                 continue
-            named = f"process {pid} ({_command(pid)})"
+            named = f"process {pid} ({command(pid)})"
             if is_stopped(pid):
                 return f"{named}, which is stopped; nothing was written; kill -CONT {pid} lets it go on, then try again"
             return f"{named}; nothing was written; try again, and look at that process if it stays"
@@ -116,7 +117,7 @@ class _Waiter:
             error = found
         with self._mutex:
             if self._abandoned:
-                _release(self._fd)
+                let_go(self._fd)
                 return
             self._locked, self._error = error is None, error
         self._settled.set()
@@ -136,66 +137,7 @@ class _Waiter:
         with self._mutex:
             self._abandoned = True
             if self._locked or self._error is not None:
-                _release(self._fd)
-
-
-def _release(fd: int) -> None:
-    """Unlock for every copy of the descriptor that a fork may have made, then close ours."""
-    try:
-        fcntl.flock(fd, fcntl.LOCK_UN)
-    finally:
-        os.close(fd)
-
-
-def holder(folder: str, locks: str = "/proc/locks") -> int | None:
-    """The pid of who holds the flock on `folder`, from /proc/locks; None if nobody that we can see.
-
-    Inodes repeat over filesystems: the device is compared too, as the kernel writes it (major:minor in hex). On
-    btrfs and overlays stat() tells another device than the kernel writes there: then whoever holds some flock is
-    asked for a descriptor of this very folder that has one.
-    """
-    others: list[int] = []
-    try:
-        found = os.stat(folder)
-        place = f"{os.major(found.st_dev):02x}:{os.minor(found.st_dev):02x}:{found.st_ino}"
-        with open(locks, encoding="ascii") as file:
-            for line in file:
-                words = line.split()
-                if words[1] != "FLOCK":
-                    continue
-                if words[5] == place:
-                    return int(words[4])
-                others.append(int(words[4]))
-    except (OSError, IndexError, ValueError):
-        return None
-    return next((pid for pid in dict.fromkeys(others) if _has_locked(pid, found)), None)
-
-
-def _has_locked(pid: int, place: os.stat_result) -> bool:
-    """Whether a process has this file open by a descriptor that holds a flock; one that only waits has none."""
-    try:
-        for fd in os.listdir(f"/proc/{pid}/fd"):
-            try:
-                found = os.stat(f"/proc/{pid}/fd/{fd}")
-                if (found.st_dev, found.st_ino) != (place.st_dev, place.st_ino):
-                    continue
-                with open(f"/proc/{pid}/fdinfo/{fd}", encoding="ascii") as file:
-                    if "FLOCK" in file.read():
-                        return True
-            except OSError:
-                continue
-    except OSError:
-        pass
-    return False
-
-
-def is_stopped(pid: int) -> bool:
-    """Whether a process is stopped, by a signal or by a debugger: it does nothing until somebody lets it go on."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            return file.read().rpartition(b")")[2].split()[0] in (b"T", b"t")
-    except (OSError, IndexError):
-        return False
+                let_go(self._fd)
 
 
 def stopped_scheduler(paths: Paths) -> int | None:
@@ -207,15 +149,6 @@ def stopped_scheduler(paths: Paths) -> int | None:
 def about_stopped(pid: int) -> str:
     """What to tell a person of a scheduler that is stopped."""
     return f"scheduler {pid} is stopped; kill -CONT {pid}, or schedq up --takeover"
-
-
-def _command(pid: int) -> str:
-    try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            words = file.read(512).decode(errors="replace").split("\0")
-    except OSError:
-        return "ended meanwhile"
-    return " ".join(words).strip()[:120] or "no command line"
 
 
 class Signals:
@@ -245,8 +178,3 @@ class Signals:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None) -> None:
         self.unblock()
-
-
-def signals_blocked() -> Signals:
-    """A context in which SIGINT, SIGTERM, SIGHUP and SIGQUIT wait: from the write until the id is printed (P1)."""
-    return Signals()

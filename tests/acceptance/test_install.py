@@ -4,13 +4,63 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import zipfile
 from pathlib import Path
 
 import pytest
+from driven import Queue, eventually
 from providers import ENVS, ROOT
+
+SLOW = """
+slug = "slow"
+mode = "oneshot"
+[gpu]
+policy = "none"
+[host]
+ram_budget_gb = 0.1
+[worker]
+command = ["{python}", "-c", ""]
+[env]
+check = "import subprocess, sys, time; subprocess.Popen([sys.executable, '-c', '%s']); time.sleep(99)"
+"""
+"""A provider whose installation takes long, in a program that starts another."""
+
+INNER = "import time; time.sleep(98)"
+
+
+def installing(queue: Queue) -> bool:
+    """Whether the innermost program of the installation runs."""
+    return any(INNER in process.cmdline() for process in queue.processes())
+
+
+@pytest.mark.parametrize("verb", ["run", "install"])
+@pytest.mark.parametrize("signum", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_during_an_installation_leaves_nothing_of_it_running(queue: Queue, verb: str, signum: int) -> None:
+    folder = queue.manifests / "slow"
+    folder.mkdir()
+    (folder / "provider.toml").write_text(SLOW % INNER)
+    call = queue.start(verb, "slow", *([queue.input()] if verb == "run" else []))
+    eventually(lambda: installing(queue), what="it is being installed")
+    call.send_signal(signum)
+    _out, err = call.communicate(timeout=30)
+    assert call.returncode == 128 + signum and signal.Signals(signum).name in err, err
+    assert "Traceback" not in err and ("nothing was queued" in err) == (verb == "run"), err
+    assert queue.processes() == []
+
+
+def test_an_installation_ends_with_the_run_that_was_killed(queue: Queue) -> None:
+    folder = queue.manifests / "slow"
+    folder.mkdir()
+    (folder / "provider.toml").write_text(SLOW % INNER)
+    call = queue.start("run", "slow", queue.input())
+    eventually(lambda: installing(queue), what="it is being installed")
+    call.kill()
+    call.wait(30)
+    eventually(lambda: queue.processes() == [], what="nothing of it is left")
+    call.communicate(timeout=30)
 
 
 @pytest.mark.network

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import psutil
@@ -15,7 +14,7 @@ from driven import Queue, eventually
 from mounts import mounted
 from queues import child, ended, writing
 
-from scheduler.cli import lifecycle
+from scheduler.cli import asking, starting, stopping, takeover
 from scheduler.config import Paths
 from scheduler.errors import Temporary
 from scheduler.host.workers import tree
@@ -95,16 +94,20 @@ def test_a_takeover_ends_the_scheduler_of_its_own_queue_only(tmp_path: Path) -> 
                     process.wait(10)
 
 
-def test_a_stranger_that_holds_the_lock_is_named_and_not_ended(queue: Queue) -> None:
+def test_a_stranger_that_holds_the_lock_is_named_and_not_ended(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:
     queue("up")
     queue("down")
-    with stranger(Paths(str(queue.home))) as pid:
-        done = queue("up", "--takeover")
-        assert done.code == 75 and f"process {pid} " in done.err and "nothing was ended" in done.err, done
+    paths = Paths(str(queue.home))
+    monkeypatch.setattr(asking, "SILENT_S", 0.3)
+    with stranger(paths) as pid, pytest.raises(Temporary, match=f"process {pid} .*nothing was ended"):
+        takeover.take_over(paths)
 
 
 @pytest.mark.parametrize("lie", ["", "boot", "start", "ended", "older"])
-def test_only_the_newest_scheduler_of_this_boot_is_ended(tmp_path: Path, lie: str) -> None:
+def test_only_the_newest_scheduler_of_this_boot_is_ended(
+    tmp_path: Path, lie: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asking, "SILENT_S", 0.3)
     paths = Paths(str(tmp_path / "queue"))
     intake.submit(paths, [{"slug": "boltz", "name": "a", "data": b"{}", "params": {}, "revision": "r"}])
     other = child(HOLD, paths.lock_scheduler)
@@ -121,10 +124,10 @@ def test_only_the_newest_scheduler_of_this_boot_is_ended(tmp_path: Path, lie: st
             connection.execute(f"{insert} VALUES (1, 1.0, ?, 'h', '1', '2026', NULL)", (boot,))
     if lie:
         with pytest.raises(Temporary, match=f"process {other.pid} .*nothing was ended"):
-            lifecycle.take_over(paths)
+            takeover.take_over(paths)
         assert ended(other)[0] == 0
     else:
-        lifecycle.take_over(paths)
+        takeover.take_over(paths)
         assert ended(other)[0] == -signal.SIGKILL
 
 
@@ -132,11 +135,11 @@ def test_run_waits_for_a_silent_scheduler_with_a_word_and_then_takes_over(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     paths = Paths(str(tmp_path / "queue"))
-    monkeypatch.setattr(lifecycle, "SILENT_S", 0.3)
+    monkeypatch.setattr(asking, "SILENT_S", 0.3)
     with stranger(paths) as pid:
         intake.submit(paths, [{"slug": "boltz", "name": "a", "data": b"{}", "params": {}, "revision": "r"}])
         with pytest.raises(Temporary, match=f"process {pid} "):
-            lifecycle.ensure(paths)
+            starting.ensure(paths)
         assert f"scheduler {pid} does not answer yet: waiting" in capfd.readouterr().err
 
 
@@ -167,9 +170,9 @@ def test_down_after_a_killed_scheduler_leaves_no_socket_and_no_log_of_the_databa
 def test_down_leaves_the_address_of_a_scheduler_that_runs_and_a_log_that_is_in_use(queue: Queue) -> None:
     queue("up")
     paths = Paths(str(queue.home))
-    lifecycle._tidy(paths)
+    stopping.tidy(paths)
     assert os.path.exists(paths.wake_socket)
-    assert lifecycle.answering(paths) is not None
+    assert asking.answering(paths) is not None
     killed(queue)
     with writing(paths) as connection:
         connection.execute("SELECT count(*) FROM jobs").fetchall()
@@ -195,8 +198,6 @@ def test_an_emptied_database_is_refused_by_submit_status_and_up(queue: Queue) ->
         done = queue(*words)
         assert done.code == 3 and "0 bytes" in done.err and "backup" in done.err, done
     assert (queue.home / "queue.db").stat().st_size == 0
-    (queue.home / "results" / "1").rmdir()
-    assert json.loads(queue("submit", "echo", queue.input(), "--json").out)
 
 
 def test_submit_and_status_say_that_the_scheduler_is_stopped(queue: Queue) -> None:
@@ -209,3 +210,32 @@ def test_submit_and_status_say_that_the_scheduler_is_stopped(queue: Queue) -> No
             assert told.code == 0 and f"scheduler {pid} is stopped" in told.err, told
     finally:
         os.kill(pid, signal.SIGCONT)
+
+
+def test_a_database_that_is_deleted_under_a_scheduler_is_said_to_be_lost_and_down_is_still_down(queue: Queue) -> None:
+    queue.provider()
+    assert queue("run", "echo", queue.input()).code == 0
+    (queue.home / "queue.db").unlink()
+    for words in (("wait", "1"), ("status",), ("submit", "echo", queue.input())):
+        done = queue(*words)
+        assert done.code == 3 and "queue.db is not there" in done.err and "backup" in done.err, done
+    assert queue("down", "--now", timeout=90).code == 0
+    assert queue.processes() == []
+
+
+def test_up_on_a_full_disk_says_so_with_figures_though_its_log_takes_no_words(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk") as disk:
+        queue = Queue(disk)
+        queue("submit", "nothing", "nowhere")
+        assert queue("up").code == 0 and queue("down").code == 0
+        with suppress(OSError), open(disk / "filler", "wb", buffering=0) as filler:
+            while filler.write(b"x" * 4096):
+                pass
+        for log in (queue.home / "scheduler.log", None):
+            if log is None:
+                (queue.home / "scheduler.log").unlink()
+                with suppress(OSError), open(disk / "filler", "ab", buffering=0) as filler:
+                    while filler.write(b"x" * 4096):
+                        pass
+            done = queue("up")
+            assert done.code == 75 and "0.0 MiB are left" in done.err and "free some space" in done.err, done

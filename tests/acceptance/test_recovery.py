@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
 from pathlib import Path
 
+import psutil
 from driven import Queue, eventually
 
 
@@ -87,3 +89,41 @@ def test_a_wake_address_that_a_cleaner_took_is_bound_anew(queue: Queue, tmp_path
     (queue.home / "run" / "wake").unlink()
     eventually(lambda: (queue.home / "run" / "wake").exists(), within_s=30, what="the address is there again")
     assert queue("down").code == 0
+
+
+def test_a_queue_that_was_removed_takes_its_scheduler_and_its_workers_with_it(queue: Queue) -> None:
+    queue.provider()
+    assert queue("run", "echo", queue.input()).code == 0
+    old = queue.processes()
+    log = (queue.home / "scheduler.log").open()
+    shutil.rmtree(queue.home)
+    eventually(lambda: not any(process.is_running() for process in old), within_s=40, what="all of it has ended")
+    assert "was removed, or another queue stands there by now" in log.read()
+    log.close()
+    assert not queue.home.exists()
+
+
+def test_a_queue_made_anew_on_the_same_path_is_not_touched_by_what_served_the_old_one(queue: Queue) -> None:
+    queue.provider()
+    assert queue("run", "echo", queue.input()).code == 0
+    old = queue.processes()
+    shutil.rmtree(queue.home)
+    assert queue("run", "echo", queue.input(), timeout=90).code == 0
+    eventually(lambda: not any(process.is_running() for process in old), within_s=40, what="the old ones have ended")
+    pid = queue.scheduler_pid()
+    assert queue("run", "echo", queue.input(), timeout=90).code == 0
+    assert queue.scheduler_pid() == pid and queue.status()["scheduler"]["running"]
+    assert [job["state"] for job in (queue.show(1), queue.show(2))] == ["succeeded", "succeeded"]
+    assert queue("db", "check").code == 0
+    assert queue("down").code == 0
+    assert queue.processes() == []
+
+
+def test_a_scheduler_whose_lock_was_removed_ends_and_the_next_one_goes_on_with_its_workers(queue: Queue) -> None:
+    queue.provider()
+    assert queue("run", "echo", queue.input()).code == 0
+    old = psutil.Process(queue.scheduler_pid())
+    shutil.rmtree(queue.home / "lock")
+    eventually(lambda: not old.is_running(), within_s=40, what="the old one has ended")
+    done = queue("run", "echo", queue.input(), timeout=90)
+    assert done.code == 0 and done.json["count"] == 2, done

@@ -268,3 +268,20 @@ def test_a_result_for_a_place_that_cannot_be_made_is_a_wrong_call(queue: Queue) 
     (queue.folder / "file").touch()
     done = queue("result", "1", "-o", "file/inside/")
     assert done.code == 2 and "cannot be made" in done.err, done
+
+
+def test_a_destination_that_became_impossible_fails_the_job_once_and_its_result_can_still_be_had(queue: Queue) -> None:
+    queue.provider()
+    gate = queue.folder / "gate"
+    source = queue.input(say="kept", write="a.pdb", wait_for=str(gate))
+    assert queue("submit", "echo", source, "--out", "od/x").code == 0
+    (queue.folder / "od").write_text("a file by now")
+    gate.touch()
+    queue("up")
+    assert queue("wait", "1", "--timeout", "60s").code == 1
+    shown = queue.show(1)
+    assert (shown["state"], shown["outcome"]["kind"], shown["attempt"]) == ("failed", "error", 1), shown
+    assert "od/x: Not a directory" in shown["outcome"]["text"]
+    done = queue("result", "1", "--pointer", "/said")
+    assert (done.code, done.out) == (0, "kept\n") and "cannot be put at" in done.err, done
+    assert (queue.home / "jobs" / "1" / "1" / "out" / "a.pdb").read_text() == "DATA\n"

@@ -1,4 +1,4 @@
-"""How fast `submit_many` takes in many jobs, against the same rows by a plain executemany in one transaction.
+"""How fast `submit` takes in many jobs, against the same rows by a plain executemany in one transaction.
 
     python tests/benchmarks/submit_many.py [ROWS] [ROUNDS]
 
@@ -46,11 +46,11 @@ def rows(count: int) -> list[dict[str, Any]]:
 
 
 def submitted(folder: str, count: int) -> float:
-    """Seconds of `submit_many`."""
+    """Seconds of `submit`."""
     jobs, paths = rows(count), Paths(folder)
     intake.submit(paths, [])
     start = time.perf_counter()
-    assert len(intake.submit_many(paths, jobs)) == count
+    assert len(intake.submit(paths, jobs)) == count
     return time.perf_counter() - start
 
 
@@ -83,7 +83,7 @@ def main(count: int = 100_000, rounds: int = 3) -> None:
             with tempfile.TemporaryDirectory(prefix="schedq-bench-") as folder:
                 times.append(measured(folder, count))
     fast, bare = count / min(ours), count / min(plain)
-    print(f"submit_many       {fast:10,.0f} rows/s   ({count} rows in {min(ours):.2f} s)")
+    print(f"submit            {fast:10,.0f} rows/s   ({count} rows in {min(ours):.2f} s)")
     print(f"plain executemany {bare:10,.0f} rows/s   ({count} rows in {min(plain):.2f} s)")
     print(f"ratio             {fast / bare:10.2f}")
 

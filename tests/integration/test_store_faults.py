@@ -193,3 +193,45 @@ def test_a_file_that_may_not_grow_is_temporary_and_loses_nothing(paths: Paths) -
     assert engine.check(paths) == []
     more = submitted(paths)
     assert asked(paths, "SELECT max(id) FROM jobs") == [(more[0],)]
+
+
+FULL_AFTER_THE_COMMIT = """
+import logging, resource
+from queues import row, writing
+from scheduler.config import Paths
+from scheduler.store import intake
+from scheduler.store.engine import Store
+logging.basicConfig(stream=sys.stderr, format="%(message)s")
+paths, how = Paths(sys.argv[1]), sys.argv[2]
+intake.submit(paths, [row(data=os.urandom(60_000)) for _ in range(200)])
+resource.setrlimit(resource.RLIMIT_FSIZE, (16 << 20, 16 << 20))
+if how == "submit":
+    print(len(intake.submit(paths, [row(data=os.urandom(60_000)) for _ in range(160)])))
+elif how == "cancel":
+    with writing(paths) as db:
+        db.execute("UPDATE jobs SET input = randomblob(180000) WHERE id <= 50")
+    print(intake.cancel(paths, [1]))
+else:
+    store = Store(paths)
+    for last in (50, 1):
+        with store.write() as tx:
+            tx.exec_driver_sql(f"UPDATE jobs SET input = randomblob(180000) WHERE id <= {last}")
+    print("written")
+    store.close()
+"""
+
+
+@pytest.mark.parametrize(
+    ("how", "told"), [("submit", "160"), ("cancel", "[(1, 'queued', 'cancelled')]"), ("write", "written")]
+)
+def test_a_log_that_cannot_be_emptied_after_the_commit_undoes_nothing_and_is_no_error(
+    tmp_path: Path, how: str, told: str
+) -> None:
+    """The database may not grow to take the log in, which lies there whole: what was said is what is stored."""
+    paths = Paths(str(tmp_path / "queue"))
+    code, out, err = ended(child("import os\n" + FULL_AFTER_THE_COMMIT, paths.home, how))
+    assert (code, out.strip()) == (0, told), err
+    if how == "write":
+        assert err.count("stays as long as it is") == 1, "said once in the log, not in each turn"
+    assert len(peek.ids(paths, {})) == (360 if how == "submit" else 200)
+    assert engine.check(paths) == []

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import resource
+import shlex
+import shutil
 import signal
 import socket
 import sys
@@ -16,7 +18,7 @@ from typing import Any
 import pytest
 from keepers import QUEUE, Yard, until
 
-from scheduler.host.workers import tree
+from scheduler.host.workers import spawn, tree
 from scheduler.host.workers.orders import Launch, Stored
 from scheduler.host.workers.protocol import claim_of
 from scheduler.host.workers.records import sweep
@@ -444,6 +446,135 @@ def test_a_oneshot_command_that_is_stopped_says_by_what(yard: Yard, tmp_path: Pa
     yard.roster.stop(1, 1.0, "cancelled")
     yard.ear.wait(Gone)
     assert reply_of(reply)["exit_code"] == -signal.SIGTERM
+
+
+def write(text: str) -> str:
+    return f"printf %s {shlex.quote(text)} > result.json"
+
+
+@pytest.mark.parametrize(
+    ("make", "wrong"),
+    [
+        (write('{"a": 1,\n "b" 2}'), "is not JSON: Expecting ':' delimiter: line 2 column 6"),
+        (write("{bad"), "is not JSON"),
+        (write("[1]"), "is JSON and not an object"),
+        (write('{"a": NaN}'), "cannot be used: Out of range float values are not JSON compliant"),
+        (write('{"a": ' + "[" * 5000 + "]" * 5000 + "}"), "nested too deep"),
+        (write('{"a": ' + "[" * 985 + "]" * 985 + "}"), ""),
+        ("head -c 1100000 /dev/zero > result.json", "is longer than 1048576 bytes"),
+        ("mkfifo result.json", "cannot be read: it is not a regular file"),
+        ("mkdir result.json", "cannot be read: it is not a regular file"),
+        ("ln -s /dev/zero result.json", "cannot be read: it is not a regular file"),
+    ],
+)
+def test_whatever_a_command_leaves_as_its_result_it_ends_and_its_reply_says_what_is_wrong(
+    yard: Yard, make: str, wrong: str
+) -> None:
+    yard.park(mode="oneshot")
+    yard.roster.go(1, Launch([], {"PATH": os.environ["PATH"]}, "/", "oneshot"))
+    yard.ear.wait(Answered)
+    out = Path(yard.paths.attempt(7, 1)) / "out"
+    out.mkdir(parents=True)
+    reply = yard.send({}, argv=["/bin/sh", "-c", f"cd {out} && {make}"])
+    assert yard.ear.wait(Stored).exit_code == 0
+    found = reply.read_text()
+    assert wrong in found and ('"result":' in found) == (not wrong)
+    assert yard.stop().exit_code == 0
+    gone_without_trace(yard)
+
+
+def test_a_worker_whose_answer_to_the_ping_is_broken_is_asked_again(yard: Yard) -> None:
+    assert yard.start("--broken-pings", "3")
+
+
+PLANTED = """
+import sys
+sys.path.append({root!r})
+from scheduler.host.workers import keeping
+def broken(*_, **__): raise RuntimeError("planted")
+setattr(keeping.Keeper, {step!r}, broken)
+keeping.main(sys.argv)
+"""
+
+
+@pytest.mark.parametrize(
+    ("mode", "step"),
+    [
+        ("oneshot", "pump"), ("oneshot", "write_exit"), ("oneshot", "end_tree"), ("resident", "pump"),
+        ("resident", "write_exit"), ("resident", "hear_last"), ("resident", "end_tree"),
+    ],
+)  # fmt: skip
+def test_a_step_of_a_keeper_that_goes_wrong_keeps_no_worker_from_its_end(
+    yard: Yard, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str, step: str
+) -> None:
+    keeper = tmp_path / "keeper.py"
+    keeper.write_text(PLANTED.format(root=str(Path(spawn.KEEPER).parents[3]), step=step))
+    monkeypatch.setattr(spawn, "KEEPER", str(keeper))
+    yard.park(mode=mode)
+    if mode == "oneshot":
+        yard.roster.go(1, Launch([], {"PATH": os.environ["PATH"]}, "/", "oneshot"))
+        yard.ear.wait(Answered)
+        yard.send({}, argv=["/bin/sh", "-c", "exit 3"])
+        assert yard.ear.wait(Stored).exit_code == 3
+        yard.stop()
+    else:
+        yard.roster.go(1, yard.launch())
+        yard.ear.wait(Answered)
+        yard.send({"do": "exit", "code": 3})
+        yard.ear.wait(Gone)
+    assert "planted" in (Path(yard.paths.worker(1)) / "log").read_text()
+    gone_without_trace(yard)
+
+
+def test_a_reply_is_stored_although_its_worker_removed_its_own_folder_and_that_worker_is_ended_then(yard: Yard) -> None:
+    yard.start()
+    shutil.rmtree(yard.paths.worker(1))
+    reply = yard.send({"do": "echo"})
+    assert not yard.ear.wait(Stored).no_reply
+    assert reply_of(reply)["ok"]
+    yard.roster.close()
+    until(lambda: not yard.processes(), "the keeper to leave")
+
+
+def test_a_queue_may_be_moved_and_linked_to_from_where_it_was_while_its_workers_run(tmp_path: Path) -> None:
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "home").symlink_to("disk")
+    yard = Yard(tmp_path / "home")
+    try:
+        yard.start()
+        (tmp_path / "disk").rename(tmp_path / "other")
+        (tmp_path / "home").unlink()
+        (tmp_path / "home").symlink_to("other")
+        reply = yard.send({"do": "echo"})
+        assert not yard.ear.wait(Stored).no_reply and reply_of(reply)["ok"]
+        assert yard.stop().exit_code == 0
+    finally:
+        yard.end()
+
+
+def test_a_keeper_whose_queue_was_removed_ends_its_worker_and_makes_nothing_anew(yard: Yard) -> None:
+    yard.start()
+    yard.send({"do": "sleep", "s": 600})
+    shutil.rmtree(yard.paths.home)
+    yard.roster.close()
+    until(lambda: not yard.processes(), "the keeper to leave")
+    assert not os.path.exists(yard.paths.home)
+
+
+def test_a_keeper_whose_queue_was_replaced_ends_its_worker_and_touches_nothing_of_the_other(yard: Yard) -> None:
+    yard.start()
+    yard.send({"do": "sleep", "s": 600})
+    home = Path(yard.paths.home)
+    home.rename(home.with_name("away"))
+    theirs = {"workers/1/exit.json": "{}", "workers/1/log": "", "run/1.k": "", "run/1.w": "", "jobs/7/1.json": ""}
+    for name, text in theirs.items():
+        (home / name).parent.mkdir(parents=True, exist_ok=True)
+        (home / name).write_text(text)
+    yard.roster.close()
+    until(lambda: not yard.processes(), "the keeper to leave")
+    left = {str(path.relative_to(home)): path.read_text() for path in home.rglob("*") if path.is_file()}
+    assert left == theirs
+    assert json.loads((home.with_name("away") / "workers" / "1" / "exit.json").read_text())["why"]
 
 
 def test_send_and_reply_take_little_more_than_the_worker_itself(yard: Yard) -> None:

@@ -59,6 +59,9 @@ def predict(model, request, job):
     if do == "nan": return {"scores": [1.0, {"p/t": float("nan")}]}
     if do == "object": return {"deep": {"set": {1, 2}}}
     if do == "huge": return {"x": "y" * (65 << 20)}
+    if do == "collide": return {"result": 1, "job": 2, "attempt": 3, "event": "progress", "ok": False, "exiting": True}
+    if do == "talk": job.progress(1, 1, "x" * 100_000); return {"talked": True}
+    if do == "foreign": return {"text": "\u00e4" * (18 << 20)}
     if do == "wait":
         job.progress(0, None, "waiting")
         while not os.path.exists(request["path"]): time.sleep(0.005)
@@ -116,8 +119,8 @@ def test_a_model_is_loaded_once_and_asked_many_times(yard: Yard, tmp_path: Path,
     assert answered.versions["tool"] == "2.2.1"
     assert answered.versions["python"].startswith("3.")
     for job in (7, 8):
-        reply = ask(yard, job, seed=job)
-        assert (reply["ok"], reply["model"], reply["request"]) == (True, "model", {"seed": job})
+        answer = ask(yard, job, seed=job)["result"]
+        assert (answer["model"], answer["request"]) == ("model", {"seed": job})
     assert yard.ear.wait(Progressed).message == "half"
     assert (Path(yard.paths.attempt(8, 1)) / "log").read_text() == "noise between\n"
     assert oct(os.stat(os.path.join(yard.paths.run, "1.w")).st_mode & 0o777) == "0o600"
@@ -138,7 +141,7 @@ def test_a_job_knows_its_surroundings(yard: Yard, tmp_path: Path) -> None:
     reply = folder / "r.json"
     yard.roster.send(1, 7, 1, message, reply_path=str(reply), log_path="")
     yard.ear.wait(Stored)
-    found = json.loads(reply.read_bytes())
+    found = json.loads(reply.read_bytes())["result"]
     assert (found["name"], found["params"], found["input"]) == ("TEM-1", {"seed": 3}, ">a\nMKV\n")
     assert 90.0 < found["deadline_s"] <= 100.0
 
@@ -167,7 +170,7 @@ def test_what_predict_raises_is_an_answer_and_the_worker_stays(yard: Yard, tmp_p
     assert (refused["reason"], refused["error"]) == ("refused", "sequence of 9000 residues, at most 2000")
     later = ask(yard, do="later")
     assert (later["reason"], later["retry_after_s"]) == ("later", 12.0)
-    assert (ask(yard, do="absent")["reason"], ask(yard, do="none")) == ("no_accelerator", {"ok": True})
+    assert (ask(yard, do="absent")["reason"], ask(yard, do="none")) == ("no_accelerator", {"ok": True, "result": {}})
     error = ask(yard, do="error")
     assert (error["reason"], error["error"]) == ("error", "ValueError: chain B has no atoms")
     assert "in predict" in error["traceback"]
@@ -176,6 +179,28 @@ def test_what_predict_raises_is_an_answer_and_the_worker_stays(yard: Yard, tmp_p
     assert "/deep/set is of type set" in ask(yard, do="object")["error"]
     assert "may have 67108864; write files to job.out_dir" in ask(yard, do="huge")["error"]
     assert ask(yard)["ok"]
+
+
+def test_no_key_of_an_answer_is_taken_for_one_of_the_protocols(yard: Yard, tmp_path: Path, python: str) -> None:
+    start(yard, tmp_path, python)
+    yard.ear.wait(Answered)
+    answer = {"result": 1, "job": 2, "attempt": 3, "event": "progress", "ok": False, "exiting": True}
+    assert ask(yard, do="collide") == {"ok": True, "result": answer}
+    assert ask(yard, job=8)["ok"]
+
+
+def test_a_long_word_of_progress_is_not_taken_for_the_answer(yard: Yard, tmp_path: Path) -> None:
+    start(yard, tmp_path)
+    yard.ear.wait(Answered)
+    assert ask(yard, do="talk")["result"] == {"talked": True}
+
+
+def test_an_answer_of_letters_that_are_longer_in_ascii_passes(yard: Yard, tmp_path: Path, python: str) -> None:
+    start(yard, tmp_path, python)
+    yard.ear.wait(Answered)
+    reply = yard.send({"do": "foreign"})
+    assert not yard.ear.wait(Stored, deadline_s=60).no_reply
+    assert len(json.loads(reply.read_bytes())["result"]["text"]) == 18 << 20
 
 
 @pytest.mark.parametrize("how", ["oom", "oom_in_disguise", "memory"])
@@ -215,7 +240,7 @@ def test_a_ping_is_answered_while_predict_runs_and_a_second_request_is_not_taken
     assert "not a request" in say({"no": "op"})["error"]
     (tmp_path / "done").touch()
     yard.ear.wait(Stored)
-    assert json.loads(reply.read_bytes())["waited"]
+    assert json.loads(reply.read_bytes())["result"]["waited"]
 
 
 def test_term_ends_a_worker_in_the_middle_of_predict(yard: Yard, tmp_path: Path) -> None:
@@ -245,7 +270,10 @@ def test_the_same_script_answers_once(tmp_path: Path, python: str, asked: Any, c
     done = subprocess.run(line, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == code, done.stderr
     result = json.loads((tmp_path / "out" / "result.json").read_text())
-    assert (result["ok"], result.get("reason")) == (code == 0, reason)
+    if code == 0:
+        assert result["model"] == "model"
+    else:
+        assert (result["ok"], result.get("reason")) == (False, reason)
 
 
 FRAMEWORKS = {

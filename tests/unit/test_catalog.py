@@ -285,3 +285,47 @@ def test_a_signature_changes_with_time_size_or_file(tmp_path: Path) -> None:
     first = cache.signature(str(path))
     path.write_text("ab")
     assert cache.signature(str(path)) != first
+
+
+def test_what_it_is_made_by_is_there(made: Manifests) -> None:
+    assert [each for each in catalog.made_by() if not os.path.isfile(each)] == []
+    names = {os.path.basename(each) for each in catalog.made_by()}
+    assert {"compile.py", "declaration.py", "schema.py", "manifest.py", "tomlfile.py"} <= names
+
+
+@pytest.mark.parametrize("how", ["truncated", "another"])
+def test_what_changed_while_it_was_read_is_read_again(
+    made: Manifests, monkeypatch: pytest.MonkeyPatch, how: str
+) -> None:
+    age(made.root)
+    path = made.root / "fold" / "provider.toml"
+    whole, done = path.read_text(), []
+    if how == "truncated":
+        path.write_text("")
+    true = manifest.compiled
+
+    def overtaken(cache_folder: str, seen: Seen) -> tuple[dict[str, object], dict[str, str]]:
+        answer = true(cache_folder, seen)
+        if not done:
+            path.write_text(whole.replace("28.0", "20.0"))
+        done.append(1)
+        return answer
+
+    monkeypatch.setattr(manifest, "compiled", overtaken)
+    assert load().spec("fold")["vram_gib"] == 20.0
+    assert len(done) == 2
+
+
+def test_what_changes_without_end_is_answered_all_the_same(made: Manifests, monkeypatch: pytest.MonkeyPatch) -> None:
+    done: list[int] = []
+    true = manifest.compiled
+
+    def overtaken(cache_folder: str, seen: Seen) -> tuple[dict[str, object], dict[str, str]]:
+        answer = true(cache_folder, seen)
+        done.append(1)
+        (made.root / "fold" / f"new{len(done)}.py").write_text("x")
+        return answer
+
+    monkeypatch.setattr(manifest, "compiled", overtaken)
+    assert load().spec("fold")
+    assert len(done) <= 5

@@ -54,3 +54,29 @@ def test_what_was_not_given_is_none_and_numbers_are_checked() -> None:
         Call("submit", {"priority": "high"}).whole("priority")
     with pytest.raises(UsageError, match=r"--timeout '90'.*90s"):
         Call("submit", {"timeout": "90"}).duration_s("timeout")
+
+
+@pytest.mark.parametrize(
+    ("argv", "told"),
+    [
+        (["submit", "echo", "a.json", "--priority", "9" * 20], "--priority .*out of bounds"),
+        (["submit", "echo", "a.json", "--priority", "9" * 5000], "--priority .*out of bounds"),
+        (["log", "1", "--attempt", "9" * 20], "--attempt .*out of bounds"),
+        (["wait", "1", "--timeout", "9" * 400 + "s"], "--timeout"),
+        (["status", "--since", "99999999d"], "--since"),
+        (["status", "--name", "caf\udce9"], "--name .*not UTF-8"),
+        (["cancel", "--batch", "caf\udce9"], "--batch .*not UTF-8"),
+        (["run", "echo", "--param=say=caf\udce9"], "--param .*not UTF-8"),
+        (["result", "1", "--pointer", "/caf\udce9"], "--pointer .*not UTF-8"),
+    ],
+    ids=lambda each: " ".join(each)[:40] if isinstance(each, list) else "",
+)
+def test_a_value_that_cannot_be_meant_is_a_usage_error(argv: list[str], told: str) -> None:
+    with pytest.raises(UsageError, match=told):
+        call = parse(VERBS[argv[0]], argv[1:])
+        call.whole("priority"), call.whole("attempt"), call.duration_s("timeout"), call.duration_s("since")
+
+
+def test_a_path_may_be_any_bytes() -> None:
+    call = parse(VERBS["result"], ["1", "--output", "caf\udce9"])
+    assert call.text("output") == "caf\udce9"

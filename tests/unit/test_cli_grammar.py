@@ -16,7 +16,7 @@ ARGVS = [
     "submit boltz a.yaml b.yaml --param x=1 --param=y=2 --overwrite --json",
     "submit --name n boltz --out out/{id} a.yaml --priority -5",
     "submit boltz -- --odd.json -",
-    "submit boltz --param= --key '' a",
+    "submit boltz --param=x= --key k a",
     "run boltz in.json --timeout 5m --example",
     "run boltz -",
     "status",
@@ -141,10 +141,19 @@ def test_the_words_of_filters_are_those_of_the_model() -> None:
     assert ids.OUTCOMES == outcome.KINDS
 
 
-@pytest.mark.parametrize("words", [["wait"], ["result"], ["db"], []])
-def test_the_help_shows_no_value_for_what_takes_none(words: list[str]) -> None:
+@pytest.mark.parametrize("words", [*(verb.name.split() for verb in grammar.TABLE), ["db"], []])
+def test_the_help_shows_no_types_of_a_programming_language(words: list[str]) -> None:
     done = CliRunner().invoke(full.build(), [*words, "--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
-    assert "--help" in done.output and "<bool>" not in done.output
+    assert "--help" in done.output
+    for word in ("<bool>", "<str>", "<list", "list[", "TEXT"):
+        assert word not in done.output
+
+
+@pytest.mark.parametrize("verb", ["status", "wait", "cancel"])
+def test_the_help_of_a_filter_lists_all_that_it_may_be(verb: str) -> None:
+    done = CliRunner().invoke(full.build(), [verb, "--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    text = " ".join(done.output.replace("│", " ").split())
+    assert ", ".join(ids.OUTCOMES) in text and ", ".join(ids.STATES) in text
 
 
 def test_the_examples_ask_providers_that_ship() -> None:

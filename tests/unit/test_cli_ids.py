@@ -9,7 +9,7 @@ import pytest
 from scheduler.cli import ids
 from scheduler.cli.fast import Call
 from scheduler.config import Paths
-from scheduler.errors import NoSuchJob, UsageError
+from scheduler.errors import NoSuchJob, UnknownProvider, UsageError
 
 
 @pytest.fixture
@@ -35,6 +35,12 @@ def test_last_of_an_empty_queue_is_no_such_job(paths: Paths) -> None:
 def test_a_verb_of_one_job_refuses_two(paths: Paths) -> None:
     with pytest.raises(UsageError, match="names 2 jobs"):
         ids.one("3-4", paths)
+
+
+def test_a_slip_in_the_name_of_a_provider_is_not_taken_for_nothing_to_do(paths: Paths) -> None:
+    with pytest.raises(UnknownProvider, match="did you mean capiti"):
+        ids.chosen(Call("wait", {"slug": "capity"}), paths)
+    assert ids.chosen(Call("wait", {"slug": "capiti"}), paths) == []
 
 
 def test_ids_and_filters_are_not_mixed_and_one_of_them_is_needed(paths: Paths) -> None:

@@ -93,7 +93,7 @@ def test_one_jobs_page_fits_80_columns(state: str) -> None:
         story=[{"at": AT, "event": "submit", "text": "submitted by ada " * 9}], result=None,
     )  # fmt: skip
     lines = pages.job(row)
-    assert max(map(say.width, lines)) <= 80
+    assert max(say.width(line) for line in lines if "/very/long" not in line) <= 80
     text = " ".join(" ".join(lines).split())
     assert "out of cheese" in text and "steps=200" in text
     assert ("busy: behind job 3" in text) is (state == "queued")
@@ -135,7 +135,7 @@ def test_colour_is_for_terminals_without_no_color(monkeypatch: pytest.MonkeyPatc
 def test_an_estimate_that_is_over_is_not_said_to_be_left() -> None:
     late = job(1, "running", started_at=AT, ends_in_s=0.0, progress={"done": 0, "total": 6, "message": None})
     text = "\n".join(pages.status(whole(jobs=[late])))
-    assert "0/6 longer than usual" in text and "left" not in text
+    assert "0/6, longer than usual" in text and "left" not in text
 
 
 def test_asked_jobs_tell_when_they_ended_and_how_long_they_took(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +151,9 @@ def test_asked_jobs_tell_when_they_ended_and_how_long_they_took(monkeypatch: pyt
 def test_the_foot_of_the_status_page_counts_what_has_ended() -> None:
     counts = {"failed": 2, "succeeded": 8, "running": 1}
     lines = pages.status(whole(jobs=[job(1, "succeeded", ended_at=AT)], counts=counts))
-    assert lines[-1] == "8 succeeded, 2 failed; schedq status --state succeeded lists them"
+    assert lines[-1] == "2 failed, 8 succeeded; schedq status --state failed lists the failed"
+    lines = pages.status(whole(jobs=[job(1, "succeeded", ended_at=AT)], counts={"succeeded": 8}))
+    assert lines[-1] == "8 succeeded; schedq status --state succeeded lists them"
 
 
 def test_one_jobs_page_has_whole_seconds_and_says_nothing_twice() -> None:
@@ -165,6 +167,95 @@ def test_outputs_that_another_job_has_overwritten_are_said_to_be_gone(tmp_path: 
     first = " ".join("".join(pages.job(job(7, "succeeded", ended_at=AT, out=str(tmp_path)))).split())
     assert "overwritten by job 9" in first
     assert "overwritten" not in "".join(pages.job(job(9, "succeeded", ended_at=AT, out=str(tmp_path))))
+
+
+def told(story: list[tuple[str, str, int | None, str]], **over: object) -> str:
+    """The page of a job to which this happened: (event, text, attempt, worker) rows of its story."""
+    events = [
+        {"at": AT, "event": event, "text": text, "attempt": attempt, "worker_id": int(worker) if worker else None}
+        for event, text, attempt, worker in story
+    ]
+    return "\n".join(pages.job(job(7, **{"state": "failed", "story": events, **over})))
+
+
+ONCE = [
+    ("submit", "submitted by ada", None, ""), ("admit", "warm", 1, "5"), ("send", "", 1, "5"),
+    ("fail", "error: out of cheese", 1, "5"), ("failed", "error: out of cheese", 1, ""),
+]  # fmt: skip
+
+
+def test_the_story_of_a_job_is_told_in_words_and_its_failure_once() -> None:
+    page = told(
+        ONCE, outcome={"kind": "error", "text": "out of cheese", "exit_code": None},
+        attempts=[{"attempt": 1, "outcome": "error", "outcome_text": "out of cheese"}],
+    )  # fmt: skip
+    assert page.count("out of cheese") == 1
+    story = [line.split("Z  ")[1] for line in page.partition("story\n")[2].splitlines()]
+    assert story == ["submitted by ada", "sent to worker 5, which was warm", "failed"]
+
+
+def test_a_job_that_was_tried_twice_tells_what_became_of_each_attempt() -> None:
+    page = told(
+        [*ONCE[:1], ("admit", "", 1, "4"), ("give_back", "interrupted: no room", 1, "4"),
+         ("admit", "", 1, "5"), ("send", "", 1, "5"), ("retry", "crashed: killed", 1, "5"),
+         ("busy", "worker 6 has job 3", None, ""), ("admit", "warm", 2, "6"), ("send", "", 2, "6"),
+         ("succeed", "ok", 2, "6"), ("succeeded", "ok: ", 2, "")],
+        state="succeeded", outcome={"kind": "ok", "text": "", "exit_code": None},
+        attempts=[{"attempt": 1, "outcome": "crashed", "outcome_text": "killed"}, {"attempt": 2, "outcome": "ok"}],
+    )  # fmt: skip
+    assert "attempt 1  crashed: killed" in page and "attempt 2  ok" in page
+    for sentence in (
+        "taken back from worker 4 (interrupted), not counted as a try", "worker 5 is started for it",
+        "attempt 1 ended (crashed), to be tried again",
+        "waits (busy): worker 6 has job 3", "sent to worker 6, which was warm",
+    ):  # fmt: skip
+        assert sentence in " ".join(page.split())
+    assert page.endswith("succeeded") and "ok:" not in page
+
+
+def test_one_jobs_page_says_how_long_it_waited_and_ran_and_shows_parameters_as_they_are_given() -> None:
+    done = job(
+        7, "succeeded", submitted_at="2026-11-29T11:00:00.000000Z", started_at="2026-11-29T11:58:00.000000Z",
+        ended_at="2026-11-29T11:58:00.250000Z", params={"gate": True, "set": "E", "chains": "", "n": [1, 2]},
+    )  # fmt: skip
+    page = "\n".join(pages.job(done))
+    assert "2026-11-29T11:58:00Z, after 58m 00s in the queue" in page and "Z, after 0.25s\n" in page
+    assert 'params     gate=true, set=E, chains="", n=[1, 2]' in page
+
+
+def test_a_path_is_never_broken() -> None:
+    path = "/data/" + "a folder with blanks/" * 9 + "x"
+    assert any(line.endswith(path) for line in pages.job(job(7, "succeeded", ended_at=AT, out=path)))
+    assert say.wrap("in /" + "long" * 30 + " and on", "  ") == ["  in", "  /" + "long" * 30, "  and on"]
+    assert max(map(say.width, say.wrap("x" * 200, "  "))) == 80
+
+
+def test_the_workers_own_word_stands_below_its_job_and_is_not_pushed_out_by_the_estimate() -> None:
+    far = job(
+        1, "running", started_at=AT, ends_in_s=0.0, progress={"done": 12, "total": 1000, "message": "relaxing chain B"}
+    )
+    lines = pages.status(whole(jobs=[far]))
+    at = next(n for n, line in enumerate(lines) if line.lstrip().startswith("1  boltz"))
+    assert lines[at].endswith("12/1000") and lines[at + 1] == "        longer than usual; relaxing chain B"
+
+
+def test_a_running_job_at_a_glance_is_its_state_its_time_and_how_far_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(pages, "now_s", lambda: pages.seconds("2026-11-29T12:00:12.000000Z"))
+    runs = job(1, "running", started_at=AT, progress={"done": 6, "total": 40, "message": "relaxing"}, ends_in_s=20.0)
+    assert pages.at_a_glance(runs) == "job 1 running 12s, 6/40, 20s left, relaxing"
+    assert pages.at_a_glance(job(2, submitted_at=AT)) == "job 2 waits 12s"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [(None, "-"), (0.0, "<0.01s"), (0.042, "0.04s"), (3.21, "3.2s"), (9.96, "10s"), (61, "1m 01s")],
+)
+def test_what_took_little_time_is_told_in_parts_of_a_second(seconds: float | None, shown: str) -> None:
+    assert say.elapsed(seconds) == shown
+
+
+def test_one_is_not_told_in_the_plural() -> None:
+    assert (say.counted(1, "job"), say.counted(0, "job"), say.counted(2, "job")) == ("1 job", "0 jobs", "2 jobs")
 
 
 def test_a_line_is_as_wide_as_columns_says_and_80_where_nothing_says(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,7 +43,7 @@ def loaded(queue: Queue, *argv: str) -> tuple[int, set[str]]:
         (["status"], 0),
         (["status", "--json"], 0),
         (["show", "1"], 0),
-        (["wait", "1", "--timeout", "10ms"], 124),
+        (["wait", "1", "--timeout", "10ms"], 6),
         (["result", "1"], 75),
         (["log", "1"], 75),
         (["cancel", "1"], 0),

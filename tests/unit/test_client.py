@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from scheduler import client as clients
+from scheduler.absence import Absence
 from scheduler.client import Client, at_pointer, ending, failure
 from scheduler.config import Paths
 from scheduler.errors import InvalidInput, NoSuchJob, SchedqError, Temporary, UsageError, WaitTimedOut
@@ -76,6 +78,7 @@ def test_a_wait_without_a_scheduler_looks_into_the_queue(
     queue: Client, paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(clients, "UNHEARD_S", 0.02)
+    monkeypatch.setattr(Absence, "check", lambda *_, **_more: None)
     job = queued(paths)[0]
     waiter: dict[int, str] = {}
 
@@ -90,7 +93,7 @@ def test_a_wait_without_a_scheduler_looks_into_the_queue(
     assert waiter == {job: "cancelled"}
 
 
-def test_a_wait_that_takes_too_long_names_the_jobs_and_leaves_them(queue: Client, paths: Paths) -> None:
+def test_a_wait_that_takes_too_long_names_the_jobs_and_leaves_them(queue: Client, paths: Paths, bell: Doorbell) -> None:
     job = queued(paths)[0]
     with pytest.raises(WaitTimedOut, match=f"job {job} had not ended after 0.05 s and goes on") as caught:
         queue.wait([job], timeout_s=0.05)
@@ -189,3 +192,47 @@ def test_what_a_program_gave_is_not_spoken_of_as_a_file_or_a_flag(
     assert "input.json" not in str(caught.value)
     with pytest.raises(UsageError, match=r"params: \"laud\".*did you mean loud"):
         queue.submit("echo", {"say": "x"}, params={"laud": True})
+
+
+@pytest.fixture
+def echo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    """A provider that takes anything."""
+    folder = tmp_path / "manifests" / "echo"
+    folder.mkdir(parents=True)
+    (folder / "provider.toml").write_text(
+        'slug = "echo"\nmode = "resident"\n[gpu]\npolicy = "none"\n[host]\nram_budget_gb = 0.1\n'
+        '[worker]\npython = "/usr/bin/python3"\nscript = "w.py"\n[input]\naccept = [".json"]\nparams = "p.json"\n'
+    )
+    (folder / "w.py").touch()
+    (folder / "p.json").write_text('{"type": "object", "properties": {"say": {"type": "array"}}}')
+    monkeypatch.setenv("SCHEDQ_MANIFESTS", str(tmp_path / "manifests"))
+    return "echo"
+
+
+NOT_TEXT = "caf\udce9"
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"priority": 10**20}, {"priority": 1.5}, {"priority": "high"},
+        {"timeout_s": float("inf")}, {"timeout_s": float("nan")}, {"timeout_s": 0.0}, {"timeout_s": -1},
+        {"timeout_s": "1h"}, {"name": NOT_TEXT}, {"batch": NOT_TEXT}, {"key": NOT_TEXT}, {"out": "/tmp/" + NOT_TEXT},
+        {"out": "/tmp/a\0b"}, {"name": "a\0b"}, {"name": 5}, {"params": ["say=" + NOT_TEXT]}, {"params": {NOT_TEXT: 1}},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_what_the_queue_cannot_hold_is_a_usage_error_that_names_it_and_nothing_is_queued(
+    queue: Client, paths: Paths, echo: str, given: dict[str, Any]
+) -> None:
+    with pytest.raises(UsageError, match=next(iter(given)).rstrip("s")) as caught:
+        queue.submit(echo, {}, **given)
+    assert caught.value.exit_code == 2
+    assert not Path(paths.database).exists()
+
+
+def test_a_file_whose_name_is_no_text_is_an_input_all_the_same(queue: Client, echo: str, tmp_path: Path) -> None:
+    source = tmp_path / (NOT_TEXT + ".json")
+    source.write_bytes(b"{}")
+    job = queue.submit(echo, str(source))
+    assert queue.status(job)["name"] == "caf\ufffd"

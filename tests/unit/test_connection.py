@@ -10,6 +10,7 @@ import pytest
 from mounts import mounted, read_only
 from queues import asked, row, submitted
 
+from scheduler.cli import stopping
 from scheduler.config import Paths
 from scheduler.errors import Corrupt, Temporary
 from scheduler.store import engine, intake, peek
@@ -82,8 +83,12 @@ def test_a_queue_on_a_read_only_filesystem_is_read_as_it_lies(tmp_path: Path) ->
         read_only(disk)
         assert peek.status(paths)["counts"] == {"queued": 2}
         assert peek.job(paths, 2)["name"] == "ligand"
-        with pytest.raises(Temporary, match="nothing was written"):
-            submitted(paths)
+        for use in (lambda: submitted(paths), lambda: intake.cancel(paths, [1])):
+            with pytest.raises(Temporary, match="nothing was written") as caught:
+                use()
+            said = str(caught.value)
+            assert "read-only" in said and "-wal is in it" not in said and "even status" not in said, said
+        stopping.tidy(paths)
 
 
 def test_with_a_log_in_a_read_only_folder_it_is_said_what_reading_needs(tmp_path: Path) -> None:

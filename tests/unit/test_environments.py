@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -353,6 +354,26 @@ def test_a_python_that_was_named_must_be_in_the_range() -> None:
 
 
 def test_the_fast_verbs_know_a_whole_environment_by_the_same_marker() -> None:
-    from scheduler.cli import requests
+    from scheduler.cli import sight
 
-    assert requests.MARKER == environments.MARKER
+    assert sight.MARKER == environments.MARKER
+
+
+def test_a_folder_that_goes_while_it_is_built_is_told_as_the_fault_that_it_is(
+    envs: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def taken_away(_spec: object, path: str, *_: object) -> None:
+        shutil.rmtree(path)
+        Path(path, "lib").mkdir()
+
+    monkeypatch.setattr(environments, "_build", taken_away)
+    with pytest.raises(SchedqError, match="could not be written: No such file or directory"):
+        environments.install(spec(), quiet)
+
+
+def test_an_interpreter_that_changed_is_held_for_good_until_it_was_asked(envs: Path) -> None:
+    built = environments.install(spec(), quiet)
+    marked(Path(built.path), stat=[0, 0], version="3.1.0")
+    assert environments.missing(spec(), ask=lambda _: None) == ""
+    assert environments.python_of(spec(), ask=lambda _: None) == built.python
+    assert "was Python 3.1.0" in environments.missing(spec())

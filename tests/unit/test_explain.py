@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from scheduler.model.machine import Charge
+from scheduler.model.plan import Breaker
 from scheduler.rules import explain
 from scheduler.rules.admission import decide
 
@@ -92,6 +93,14 @@ def test_a_broken_provider_tells_its_count_its_last_error_and_that_it_is_tried_a
     assert "3 times in a row" in text and "weights are not there" in text and "tried again" in text
 
 
+def test_one_failure_is_said_as_one_and_a_wish_for_another_time_as_none() -> None:
+    once = explain.broken(Breaker("af3", 1, "no such device", 30.0), "af3")
+    assert once.startswith("af3 failed once; the last error: no such device; ")
+    put_off = explain.broken(Breaker("af3", 0, "the licence server is busy", 30.0), "af3")
+    assert put_off.startswith("af3 asked to be tried later, and nothing of it failed; ")
+    assert "the licence server is busy" in put_off and "tried again by itself" in put_off
+
+
 def test_a_taken_worker_is_named_with_what_it_does() -> None:
     ruling, text = explain.occupied(worker(3, state="busy", job_id=12), provider(run_s=47.0))
     assert ruling == "busy" and "worker 3" in text and "job 12" in text and "47 s" in text
@@ -109,5 +118,6 @@ def test_cores_disk_and_a_kept_room_are_told_in_numbers() -> None:
 
 
 def test_a_provider_without_a_manifest_or_an_environment_says_what_to_do() -> None:
-    assert "put it back" in explain.not_installed("boltz", None)
+    gone = explain.not_installed("boltz", None)
+    assert "the running scheduler has no manifest of boltz" in gone and "schedq restart" in gone
     assert "schedq install boltz" in explain.not_installed("boltz", provider(installed=False))

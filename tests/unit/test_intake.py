@@ -5,15 +5,17 @@ import os
 import pwd
 import signal
 import stat
+import time
 from pathlib import Path
 
 import pytest
 from queues import asked, child, ended, row, submitted, writing
 
 from scheduler.config import Paths
-from scheduler.errors import NoSuchJob, Refused, StoreError
-from scheduler.model.states import JOB, JOB_LIVE
-from scheduler.store import content, folders, intake, peek
+from scheduler.errors import NoSuchJob, Refused, Temporary
+from scheduler.model.states import JOB, JOB_ENDED
+from scheduler.store import content, intake, peek
+from scheduler.store.turnstile import Turnstile
 
 
 @pytest.fixture
@@ -122,9 +124,11 @@ def test_a_destination_belongs_to_one_job(paths: Paths, tmp_path: Path) -> None:
 
 
 def test_a_destination_that_exists_is_refused_unless_it_may_be_overwritten(paths: Paths, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
     with pytest.raises(Refused, match="exists; give another --out"):
-        submitted(paths, out=str(tmp_path))
-    assert submitted(paths, out=str(tmp_path), overwrite=True) == [1]
+        submitted(paths, out=str(out))
+    assert submitted(paths, out=str(out), overwrite=True) == [1]
 
 
 def test_overwriting_takes_the_destination_from_a_job_that_has_ended_and_says_so(paths: Paths, tmp_path: Path) -> None:
@@ -219,7 +223,7 @@ def test_cancel_does_what_the_table_of_states_says(paths: Paths) -> None:
             assert (cell, now) == ("ask", state) and requested is not None and JOB[state]["cancel"] == "same"
         else:
             assert now == told and cell == JOB[state]["cancel"]
-            assert (requested is not None) == (state in JOB_LIVE)
+            assert (requested is not None) == (state not in JOB_ENDED)
 
 
 def test_a_cancelled_job_has_an_end_an_outcome_and_a_story(paths: Paths) -> None:
@@ -242,7 +246,7 @@ def test_cancel_names_every_id_that_is_not_there_and_changes_nothing(paths: Path
 
 
 def test_many_rows_are_one_transaction(paths: Paths) -> None:
-    ids = intake.submit_many(paths, (row(name=str(n)) for n in range(3000)))
+    ids = intake.submit(paths, [row(name=str(n)) for n in range(3000)])
     assert ids == list(range(1, 3001))
     assert asked(paths, "SELECT n FROM depth") == [(3000,)]
 
@@ -252,39 +256,10 @@ def test_a_log_of_more_than_8_mib_is_checkpointed_in_the_turnstile(paths: Paths)
     keeps_it_open = peek.open_reader(paths)
     try:
         keeps_it_open.execute("SELECT count(*) FROM jobs").fetchall()
-        intake.submit_many(paths, (row(data=b"x" * 60_000) for _ in range(200)))
+        intake.submit(paths, [row(data=b"x" * 60_000) for _ in range(200)])
         assert os.stat(paths.database).st_size > 10 << 20
     finally:
         keeps_it_open.close()
-
-
-MOUNTS = """\
-22 1 8:1 / / rw,relatime - ext4 /dev/root rw
-31 22 0:44 / /home/lab\\040one rw shared:1 - nfs4 server:/lab rw
-32 31 0:45 / /home/lab\\040one/scratch rw - xfs /dev/sdb rw
-"""
-
-
-@pytest.mark.parametrize(
-    ("folder", "kind"),
-    [("/home/lab one/q", "nfs4"), ("/home/lab one/scratch/q", "xfs"), ("/home/lab onetwo", "ext4"), ("/q", "ext4")],
-)
-def test_the_filesystem_is_that_of_the_nearest_mount(tmp_path: Path, folder: str, kind: str) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(MOUNTS)
-    found = folders.mount_of(folder, str(mounts))
-    assert found is not None and found[1] == kind
-
-
-def test_a_network_filesystem_is_refused_by_mount_and_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_text(MOUNTS)
-    paths = Paths("/home/lab one/q")
-    with pytest.raises(StoreError, match=r"network filesystem at /home/lab one \(type nfs4\)") as caught:
-        folders.require_local(paths, str(mounts))
-    assert caught.value.exit_code == 3
-    monkeypatch.setenv("SCHEDQ_ALLOW_NETWORK_FILESYSTEM", "true")
-    folders.require_local(paths, str(mounts))
 
 
 def test_a_submit_imports_nothing_slow(paths: Paths) -> None:
@@ -301,3 +276,92 @@ slow = {"typer", "pydantic", "sqlalchemy", "alembic", "rich", "dataclasses", "in
 print(sorted(slow & set(sys.modules)))
 """
     assert ended(child(code, paths.home)) == (0, "[]\n", "")
+
+
+def made(folder: Path) -> Path:
+    """A destination with something in it."""
+    folder.mkdir()
+    (folder / "old.txt").write_text("old")
+    return folder
+
+
+def test_what_is_overwritten_is_moved_aside_when_its_job_goes_in(paths: Paths, tmp_path: Path) -> None:
+    out = made(tmp_path / "out")
+    submitted(paths, out=str(out), overwrite=True)
+    assert not out.exists()
+    [aside] = tmp_path.glob("out.before-*")
+    assert (aside / "old.txt").read_text() == "old"
+
+
+def test_a_submitter_that_is_ended_while_it_waits_for_the_queue_leaves_the_destination_as_it_is(
+    paths: Paths, tmp_path: Path
+) -> None:
+    submitted(paths)
+    folder = tmp_path / "manifests" / "echo"
+    folder.mkdir(parents=True)
+    (folder / "provider.toml").write_text(
+        'slug = "echo"\nmode = "resident"\n[gpu]\npolicy = "none"\n[host]\nram_budget_gb = 0.1\n'
+        '[worker]\npython = "/usr/bin/python3"\nscript = "w.py"\n[input]\naccept = [".json"]\n'
+    )
+    (folder / "w.py").touch()
+    out = made(tmp_path / "out")
+    code = """
+import os
+os.environ["SCHEDQ_MANIFESTS"] = sys.argv[2]
+from scheduler.client import Client
+Client(sys.argv[1]).submit("echo", {"say": "x"}, out=sys.argv[3], overwrite=True)
+"""
+    with Turnstile(paths).section():
+        waits = child(code, paths.home, folder.parent, out)
+        inode = f":{os.stat(paths.lock_owner).st_ino} "
+        deadline = time.monotonic() + 20
+        while not any("->" in line and inode in line for line in Path("/proc/locks").read_text().splitlines()):
+            assert waits.poll() is None and time.monotonic() < deadline, ended(waits)
+            time.sleep(0.002)
+        waits.send_signal(signal.SIGKILL)
+        assert ended(waits)[0] == -signal.SIGKILL
+    assert (out / "old.txt").read_text() == "old" and list(tmp_path.glob("out.before-*")) == []
+    assert peek.ids(paths, {}) == [1]
+
+
+def test_a_submit_that_is_refused_puts_back_what_it_moved_aside(paths: Paths, tmp_path: Path) -> None:
+    first, second = made(tmp_path / "first"), made(tmp_path / "second")
+    with pytest.raises(Refused, match="second exists"):
+        intake.submit(paths, [row(out=str(first), overwrite=True), row(out=str(second))])
+    assert (first / "old.txt").exists() and list(tmp_path.glob("*.before-*")) == []
+    submitted(paths, out=str(tmp_path / "third"))
+    with pytest.raises(Refused, match="job 1"):
+        intake.submit(paths, [row(out=str(first), overwrite=True), row(out=str(tmp_path / "third"))])
+    assert (first / "old.txt").exists() and list(tmp_path.glob("*.before-*")) == []
+
+
+def test_what_cannot_be_put_back_is_named_with_the_place_where_it_lies_now(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = made(tmp_path / "first"), made(tmp_path / "second")
+    real = os.rename
+
+    def once(here: str, there: str) -> None:
+        if here == str(second) or ".before-" in here:
+            raise PermissionError(1, "Operation not permitted", here)
+        real(here, there)
+
+    monkeypatch.setattr(os, "rename", once)
+    rows = [row(out=str(each), overwrite=True) for each in (first, second)]
+    with pytest.raises(Temporary, match=r"first\.before-\S+ is what was at .*/first.*Operation not permitted"):
+        intake.submit(paths, rows)
+
+
+def test_the_same_key_again_moves_nothing_aside(paths: Paths, tmp_path: Path) -> None:
+    submitted(paths, key="k")
+    out = made(tmp_path / "out")
+    assert submitted(paths, key="k", out=str(out), overwrite=True) == [1]
+    assert (out / "old.txt").exists()
+
+
+def test_the_folder_that_the_queue_lies_in_is_never_overwritten(paths: Paths, tmp_path: Path) -> None:
+    submitted(paths)
+    for out in (paths.home, str(tmp_path)):
+        with pytest.raises(Refused, match="the queue itself lies in it"):
+            submitted(paths, out=out, overwrite=True)
+    assert peek.ids(paths, {}) == [1]

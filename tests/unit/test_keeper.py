@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import subprocess
@@ -13,6 +14,21 @@ import pytest
 from scheduler.host.workers import lean, words
 from scheduler.host.workers.spawn import KEEPER
 
+ROOT = Path(KEEPER).parents[3]
+
+
+def interpreters() -> list[str]:
+    """Every Python that could run a keeper here, this one first."""
+    found = {sys.executable: sys.version_info[:2]}
+    for path in glob.glob("/usr/bin/python3.1?") + glob.glob("/root/.pyenv/versions/3.1*/bin/python3"):
+        done = subprocess.run([path, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True)
+        version = tuple(int(word) for word in done.stdout.split())
+        if version >= (3, 11) and version not in found.values():
+            found[path] = version[:2]
+    return list(found)
+
+
+INTERPRETERS = interpreters()
 VALUES = [{"a": [1.5, None, "b"], "é\n": True}, [], "x", 7, {"n": {"m": [{}]}}, -1e300]
 
 
@@ -27,6 +43,24 @@ def test_its_json_is_everybodys_json(value: object) -> None:
 def test_what_is_no_json_is_a_value_error(text: bytes) -> None:
     with pytest.raises(ValueError):
         lean.loads(text)
+
+
+BROKEN = [b"{bad", b"{", b'"a', b"[1 2]", b"{1:2}", b'{"a":1,}', b'"\\x"', b"[1,]", b"nul", b"\xff", b"9" * 5000]
+
+
+@pytest.mark.parametrize("python", INTERPRETERS, ids=lambda path: path.split("/")[-3] if "versions" in path else path)
+def test_what_is_no_json_is_a_value_error_in_a_keeper_under_every_interpreter(python: str) -> None:
+    """A keeper has no `json` loaded, as this process has: its scanner fails otherwise then."""
+    code = (
+        f"import sys\nsys.dont_write_bytecode = True\nsys.path.append({str(ROOT)!r})\n"
+        "from scheduler.host.workers import lean\nfaults = []\n"
+        f"for text in {BROKEN}:\n"
+        "    try:\n        faults.append((text, lean.loads(text)))\n    except ValueError:\n        pass\n"
+        "    except BaseException as error:\n        faults.append((text, error))\n"
+        "print(faults, lean.fault(b'{\"a\": 1,\\n 2}'))"
+    )
+    done = subprocess.run([python, "-I", "-S", "-c", code], capture_output=True, text=True)
+    assert done.stdout.startswith("[] ") and "line 2 column 2" in done.stdout, done
 
 
 def test_what_is_nested_too_deep_is_a_value_error_both_ways() -> None:
@@ -86,6 +120,23 @@ def test_a_log_on_a_full_disk_loses_lines_and_nothing_else() -> None:
     log = lean.Log("/dev/full", 1000)
     log.write(b"lost")
     log.close()
+
+
+def test_a_log_that_cannot_be_opened_anew_writes_to_no_number_that_is_somebody_elses(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    log, other = lean.Log(str(tmp_path / "log"), 200), tmp_path / "other"
+    log.write(b"x" * 100)
+    right = os.open
+    with monkeypatch.context() as patched:
+        patched.setattr(lean.os, "open", lambda *_: (_ for _ in ()).throw(OSError("planted")))
+        log.write(b"lost")
+    fd = right(other, os.O_WRONLY | os.O_CREAT)
+    log.write(b"and again")
+    os.close(fd)
+    log.close()
+    assert other.read_bytes() == b""
+    assert (tmp_path / "log").read_bytes() == b"and again"
 
 
 def test_timers_move_when_they_are_set_again() -> None:

@@ -360,3 +360,76 @@ def test_a_validation_case_names_its_input(made: Manifests) -> None:
     (made.root / "fold" / "validation" / "smoke.json").write_text("{}")
     assert spec(made)["example"] == str(made.root / "fold" / "validation" / "smoke.json")
     assert "its input would be refused" in manifest.check("fold")[0]["text"]
+
+
+@pytest.mark.parametrize(
+    ("script", "taken"),
+    [("../../../etc/passwd", False), ("resident/../../x.py", False), ("resident/../worker.py", True), ("{abs}", True)],
+)
+def test_a_relative_script_lies_in_the_manifests_folder_and_an_absolute_one_where_it_says(
+    made: Manifests, tmp_path: Path, script: str, taken: bool
+) -> None:
+    (tmp_path / "elsewhere.py").write_text("1")
+    (tmp_path / "manifests" / "x.py").write_text("1")
+    folder = made.add(text=BASE.replace("worker.py", script.replace("{abs}", str(tmp_path / "elsewhere.py"))))
+    (folder / "resident").mkdir(exist_ok=True)
+    if taken:
+        assert spec(made)["script"]
+    else:
+        assert "leads out of the manifest's folder" in fault(made)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "-e .", "--index-url https://x/simple", "--extra-index-url=https://x", "-r more.txt", "-f wheels",
+        "/etc/passwd", "./wheel.whl", "../x", "wheels/a.whl", "a.whl", "a-1.0.tar.gz", "~/a", "file:///a",
+        "a @ file:///b", "a @ ./b",
+        "a==1\n-e .", "a==1\r--no-index", "a==1 \\", " ", "https://x/a.whl", "git+https://x/a",
+        "a==1 --config-settings=x",
+    ],
+)  # fmt: skip
+def test_a_requirement_that_is_no_package_by_name_is_refused(made: Manifests, line: str) -> None:
+    made.add(more=f"[env]\nrequirements = [{json.dumps(line)}]\n")
+    told = fault(made)
+    assert f"env.requirements = {json.dumps(line)}"[:60] in told
+    assert "not an index, not a path" in told
+    assert len(told.split("\n")) == 1
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "a", "a==1.0", "a[x,y]>=1,<2", "a.b-c_d ~= 1.4", 'a==1; python_version < "3.12"', "a (>=1)", "--no-deps",
+        "a @ https://x/a-1-py3-none-any.whl", "a[x] @ git+https://x/a@v1", "a==1 --hash=sha256:" + "0" * 64, "# why",
+        "a === 1.0", "a!=1.5",
+    ],
+)  # fmt: skip
+def test_a_requirement_that_names_a_package_is_taken(made: Manifests, line: str) -> None:
+    made.add(more=f"[env]\nrequirements = [{json.dumps(line)}]\n")
+    assert spec(made)["environment"]["requirements"] == [line]
+
+
+@pytest.mark.parametrize(
+    "wrap",
+    [
+        ["sh", "-c", "docker run img"],
+        ["/bin/bash", "-lc", "cd /x && exec sudo docker  --context a run img"],
+        ["env", "A=1", "bash", "-e", "-c", "true;podman run x"],
+        ["sh", "-c", "bash -c 'nerdctl run x'"],
+        ["sh", "-c", "$(docker run x)"],
+        ["sh", "-c", "docker run 'unclosed"],
+    ],
+)
+def test_a_daemon_is_found_in_the_text_of_a_shell(made: Manifests, wrap: list[str]) -> None:
+    made.add(text=BASE.replace("[input]", f"wrap = {json.dumps(wrap)}\n[input]"))
+    told = fault(made)
+    assert "run starts the process under a daemon" in told
+    assert "worker.wrap" in told
+
+
+def test_a_shell_that_cannot_be_looked_into_is_a_warning(made: Manifests) -> None:
+    made.add(text=BASE.replace("[input]", 'wrap = ["sh", "-c", "exec \\"$@\\"", "sh"]\n[input]'))
+    assert "worker.wrap runs a shell (sh)" in spec(made)["warnings"][0]
+    made.add(text=BASE.replace("[input]", 'wrap = ["apptainer", "exec", "docker://x"]\n[input]'))
+    assert spec(made)["warnings"] == []

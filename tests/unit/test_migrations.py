@@ -16,7 +16,7 @@ from sqlalchemy import create_engine
 
 from scheduler import config
 from scheduler.config import Paths
-from scheduler.errors import NewerSchema
+from scheduler.errors import NewerSchema, OlderSchema
 from scheduler.model import outcome, states
 from scheduler.store import connection, engine, schema
 from scheduler.store.migrate import migrate
@@ -65,6 +65,9 @@ def head() -> str | None:
     return ScriptDirectory.from_config(settings).get_current_head()
 
 
+NEWEST = connection.REVISIONS[-1]
+
+
 def test_the_migrated_database_is_the_one_that_the_schema_describes(tmp_path: Path) -> None:
     migrated = sqlite3.connect(tmp_path / "migrated.db", isolation_level=None)
     migrate(migrated)
@@ -99,7 +102,7 @@ def test_the_newest_revision_is_the_one_that_the_fast_paths_look_for() -> None:
 
 
 def test_the_words_of_the_schema_are_those_of_the_model() -> None:
-    assert set(schema.JOB_STATES) == set(states.JOB_LIVE + states.JOB_ENDED)
+    assert set(schema.JOB_STATES) == states.JOB.keys() - {"(insert)"} > set(states.JOB_ENDED)
     assert set(schema.WORKER_STATES) == set(states.WORKER)
     assert set(schema.LEASE_STATES) == set(states.LEASE)
     assert set(schema.BLOCKS) <= set(outcome.RULINGS)
@@ -136,10 +139,7 @@ def test_an_upgrade_backs_up_migrates_and_keeps_every_job(tmp_path: Path, reques
     kept = engine.upgrade(paths)
     assert kept is not None and os.path.dirname(kept) == paths.backups
     old = sqlite3.connect(kept)
-    assert old.execute("SELECT count(*), (SELECT version_num FROM alembic_version) FROM jobs").fetchone() == (
-        3,
-        connection.REVISIONS[-2],
-    )
+    assert old.execute("SELECT count(*), (SELECT version_num FROM alembic_version) FROM jobs").fetchone() == (3, NEWEST)
     old.close()
     assert asked(paths, "SELECT count(*), (SELECT motto FROM queue) FROM jobs") == [(3, "more")]
     assert engine.upgrade(paths) is None
@@ -156,7 +156,7 @@ def test_an_upgrade_that_fails_leaves_the_old_database(tmp_path: Path, request: 
     with pytest.raises(RuntimeError, match="half way"):
         engine.upgrade(paths)
     assert asked(paths, "SELECT name, sql FROM sqlite_schema ORDER BY name") == before
-    assert asked(paths, "SELECT version_num FROM alembic_version") == [(connection.REVISIONS[-2],)]
+    assert asked(paths, "SELECT version_num FROM alembic_version") == [(NEWEST,)]
 
 
 def test_going_back_to_an_earlier_schedq_is_refused(tmp_path: Path) -> None:
@@ -173,6 +173,7 @@ def test_going_back_to_an_earlier_schedq_is_refused(tmp_path: Path) -> None:
 def test_a_queue_of_each_earlier_revision_is_brought_up_with_its_jobs(tmp_path: Path, older: str) -> None:
     paths = Paths(str(tmp_path / "queue"))
     submitted(paths)
+    newest = asked(paths, "SELECT name, sql FROM sqlite_schema ORDER BY name")
     os.remove(paths.database)
     db = sqlite3.connect(paths.database, isolation_level=None)
     migrate(db, older)
@@ -181,7 +182,10 @@ def test_a_queue_of_each_earlier_revision_is_brought_up_with_its_jobs(tmp_path: 
         " VALUES ('boltz', 'ann', 'here', '2026-01-01T00:00:00.000000Z', 'queued', x'7b7d')"
     )
     db.close()
-    engine.upgrade(paths)
+    with pytest.raises(OlderSchema, match="schedq db upgrade"):
+        submitted(paths)
+    assert engine.upgrade(paths) is not None
+    assert asked(paths, "SELECT name, sql FROM sqlite_schema ORDER BY name") == newest
     assert asked(paths, "SELECT slug, state FROM jobs") == [("boltz", "queued")]
     assert asked(paths, "SELECT version_num FROM alembic_version") == [(connection.REVISIONS[-1],)]
 

@@ -33,6 +33,13 @@ def test_a_refusal_tells_the_need_the_reserve_and_the_largest_pool() -> None:
     assert "100.5 GiB" in text and "0.5 GiB" in text and "80 GiB of device:b" in text
 
 
+def test_figures_are_shown_with_as_many_decimals_as_it_takes_and_no_more() -> None:
+    measured = {"pools": [pool("host", 23.5405846)]}
+    asked = spec(policy="none", vram_gib=None, ram_gib=23.0)
+    assert "24 GiB, more than the 23.54 GiB of host" in never.ruling(asked, measured)[1]
+    assert "more than the 23.996 GiB of host" in never.ruling(asked, {"pools": [pool("host", 23.996)]})[1]
+
+
 def test_one_pool_that_holds_it_is_enough_but_two_devices_need_two() -> None:
     facts = {"pools": [pool("device", 24.0), pool("device", 80.0), pool("host", 64.0)]}
     assert never.ruling(spec(), facts) == ("", "")

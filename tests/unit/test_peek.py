@@ -63,7 +63,7 @@ def test_before_there_is_a_queue_everything_is_empty_and_none_is_made(paths: Pat
     assert found["scheduler"] == {"running": False, "pid": None, "since_at": None}
     assert (found["pools"], found["workers"], found["others"], found["jobs"], found["counts"]) == ([], [], [], [], {})
     assert peek.ids(paths, {}) == [] and peek.states(paths, [1]) == {} and peek.last_id(paths) is None
-    assert peek.workers(paths) == [] and peek.facts(paths) is None and peek.with_key(paths, "k") is None
+    assert peek.workers(paths) == [] and peek.facts(paths) is None
     for ask in (peek.job, peek.result, peek.input_bytes):
         with pytest.raises(NoSuchJob, match="no job 1 in the queue at"):
             ask(paths, 1)
@@ -114,7 +114,35 @@ def test_every_waiting_job_has_a_reason(paths: Paths) -> None:
         assert reason(paths, 3)[0] == "revision" and "r1 of esm" in reason(paths, 3)[1]
         assert reason(paths, 4) == ("held", "held by its operator")
         assert reason(paths, 5) == ("begin", "was told not to begin before 2099-01-01T10:00:00Z")
+        for ago_s, told in ((-9.8, "in 10 s"), (-600.0, "in 10 min"), (-30000.0, "in 8 h"), (1.0, "now")):
+            [job] = intake.submit(paths, [row(blocked="backoff", not_before_at=stamp(now_s() - ago_s))])
+            assert reason(paths, job)[1].endswith(f"tries again {told}")
     assert all(job["reason"]["ruling"] in RULINGS for job in peek.status(paths)["jobs"])
+
+
+def test_a_job_in_back_off_was_tried_as_often_as_its_request_was_sent(paths: Paths) -> None:
+    """A claim that was undone, as a parked keeper's is that found no room, raises the attempt and is no try."""
+    submitted(paths)
+    with changed(paths) as tx:
+        worker_id = a_worker(tx)
+        for attempt in (1, 2):
+            queue.admit(tx, 1, worker_id, 1, AT)
+            queue.finish(tx, 1, attempt, "give_back", Outcome("interrupted"), AT, not_before_at=FAR, block="backoff")
+            queue.due(tx, FAR)
+        queue.admit(tx, 1, worker_id, 1, AT)
+        queue.finish(tx, 1, 3, "give_back", Outcome("interrupted"), AT, not_before_at=FAR, block="backoff")
+    with scheduler(paths):
+        assert reason(paths, 1)[1].startswith("not tried yet, tries again in ")
+    with changed(paths) as tx:
+        queue.due(tx, FAR)
+        for attempt, later in ((4, False), (5, True)):
+            queue.admit(tx, 1, worker_id, 1, AT)
+            queue.send(tx, 1, attempt, AT)
+            queue.finish(tx, 1, attempt, "retry", Outcome("error"), AT, not_before_at=FAR, later=later)
+            if not later:
+                queue.due(tx, FAR)
+    with scheduler(paths):
+        assert reason(paths, 1)[1].startswith("tried once, told to come later once, tries again in ")
 
 
 def test_a_reason_that_is_about_a_job_that_runs_by_now_is_not_repeated(paths: Paths) -> None:
@@ -231,7 +259,6 @@ def test_filters_mean_all_of_them(paths: Paths, filters: dict, expected: list[in
     intake.cancel(paths, [2])
     assert peek.ids(paths, filters) == expected
     assert peek.last_id(paths) == 4
-    assert submitted(paths, key="k") == [peek.with_key(paths, "k")]
 
 
 def test_an_unknown_filter_is_an_error(paths: Paths) -> None:

@@ -343,13 +343,6 @@ def test_a_large_reply_is_beside_the_database_and_whole(paths: Paths, store: Sto
     assert asked(paths, "SELECT reply, bytes FROM results") == [(None, 70_000)]
 
 
-def test_a_large_input_is_read_back_for_its_worker(paths: Paths, store: Store) -> None:
-    large = b"A" * 70_000
-    intake.submit(paths, [row(data=large), row(data=b"small"), {"slug": "boltz"}])
-    with store.read() as tx:
-        assert [queue.input_bytes(tx, queue.row(tx, i)) for i in (1, 2, 3)] == [large, b"small", None]
-
-
 def test_means_follow_what_was_measured(store: Store) -> None:
     with store.write() as tx:
         for seconds in (10.0, 20.0, 30.0):

@@ -153,7 +153,7 @@ def test_a_good_input_is_described(spec: dict[str, Any]) -> None:
         (b"[1]", "at the top: must be an object, not [1]"),
         (b"{}", 'at the top: lacks "sequences"'),
         (b'{"sequnces": 1}', 'lacks "sequences"; is "sequnces" meant to be it?'),
-        (b'{"sequences": []}', "at /sequences: must contain at least 1 items, and is []"),
+        (b'{"sequences": []}', "at /sequences: must have at least 1 item, and has 0: []"),
         (b'{"sequences": [{"id": "A"}, {"id": 5}]}', "at /sequences/1/id: must be text, not 5"),
         (b'{"sequences": [{"id": "a"}]}', 'at /sequences/0/id: must match pattern ^[A-Z]+$, and is "a"'),
         (b'{"sequences": [{"id": "A", "aaa": 1}]}', 'at /sequences/0: has no key "aaa"; did you mean "aa"?'),
@@ -162,6 +162,34 @@ def test_a_good_input_is_described(spec: dict[str, Any]) -> None:
 )  # fmt: skip
 def test_a_refused_input_says_where_and_why(spec: dict[str, Any], data: bytes, says: str) -> None:
     assert says in refusal(spec, data)
+
+
+def test_what_was_filled_in_by_default_is_not_said_to_be_in_the_file(made: Manifests) -> None:
+    defaults = {"seed": {"type": "integer", "default": 1}, "sequence": {"type": "boolean", "default": False}}
+    schema = {"required": ["sequences"], "properties": {"sequences": {}, **defaults}, "additionalProperties": False}
+    made.add(schema=schema, params={"properties": defaults})
+    spec = catalog.load(Paths()).spec("fold")
+    assert refusal(spec, b"{}").partition(";")[0] == 'x.json: at the top: lacks "sequences"'
+    assert "it is empty" in refusal(spec, b"{}")
+    assert 'it has "dna";' in refusal(spec, b'{"dna": 1}')
+    made.add(schema={"properties": {"seed": {}}, "minProperties": 3}, params={"properties": {"seed": defaults["seed"]}})
+    spec = catalog.load(Paths()).spec("fold")
+    assert 'must have at least 3 keys, and has 1: {"dna": 1};' in refusal(spec, b'{"dna": 1}')
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "says"),
+    [
+        ({"minItems": 2}, [1], "must have at least 2 items, and has 1: [1]"),
+        ({"maxItems": 1}, [1, 2], "must have at most 1 item, and has 2: [1, 2]"),
+        ({"minLength": 1}, "", 'must have at least 1 character, and has 0: ""'),
+        ({"maxLength": 2}, "abc", 'must have at most 2 characters, and has 3: "abc"'),
+        ({"minProperties": 1}, {}, "must have at least 1 key, and has 0: {}"),
+    ],
+)
+def test_too_few_and_too_many_are_counted_in_english(made: Manifests, rule: Any, value: Any, says: str) -> None:
+    made.add(schema={"properties": {"x": rule}})
+    assert says in refusal(catalog.load(Paths()).spec("fold"), json.dumps({"x": value}).encode())
 
 
 def test_keys_with_strange_characters_are_pointed_at_exactly(made: Manifests) -> None:

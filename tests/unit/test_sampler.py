@@ -41,7 +41,7 @@ def fake() -> Fake:
 @pytest.fixture
 def sampler(tmp_path: Path, fake: Fake) -> Iterator[Sampler]:
     made = Sampler(
-        Paths(str(tmp_path)), settings(), queue_id="Q", budget_of=lambda slug: None, period_s=3600.0,
+        Paths(str(tmp_path)), settings(), queue_id="Q", host_id="here", budget_of=lambda slug: None, period_s=3600.0,
         snapshots=fake,  # type: ignore[arg-type]
     )  # fmt: skip
     yield made

@@ -13,8 +13,7 @@ from builders import holding, machine, pool, reading
 from scheduler.config import DEFAULTS, Settings
 from scheduler.errors import UsageError
 from scheduler.host.machine import cgroup, processes, snapshot
-from scheduler.host.machine.identity import MachineIdentity
-from scheduler.host.machine.snapshot import Snapshots, aged, facts, unread
+from scheduler.host.machine.snapshot import MachineIdentity, Snapshots, aged, facts, unread
 from scheduler.model.machine import GIB, Charge, Reading
 
 WHO = MachineIdentity("boot", "here")

@@ -14,8 +14,10 @@ from pathlib import Path
 import pytest
 from keepers import until
 
+from scheduler.config import Paths
 from scheduler.host.workers import tree
 from scheduler.host.workers.protocol import agreed, claim_of
+from scheduler.host.workers.records import sweep
 
 SLEEP = [sys.executable, "-c", "import time; print('up', flush=True); time.sleep(600)"]
 
@@ -93,3 +95,19 @@ def test_a_claim_is_read_back_as_it_was_written() -> None:
 @pytest.mark.parametrize(("theirs", "spoken"), [(1, 1), (0, 0), (2, None), ("1", None), (None, None)])
 def test_two_sides_speak_a_number_that_both_know(theirs: object, spoken: int | None) -> None:
     assert agreed(theirs) == spoken
+
+
+def test_a_sweep_reads_the_process_table_once_whatever_lies_there(
+    child: subprocess.Popen[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    paths, right, reads = Paths(str(tmp_path)), tree.everyone, []
+    for worker in (5, 1001, 1002, 1003):
+        os.makedirs(paths.worker(worker))
+    stat = tree.stat_of(child.pid)
+    assert stat is not None
+    leader = {"pid": stat.session, "started": 0.0, "boot_id": tree.boot_id()}
+    Path(paths.worker(1003), "leader.json").write_text(json.dumps(leader))  # a number that is somebody else's by now
+    monkeypatch.setattr(tree, "everyone", lambda: reads.append(1) or right())
+    sweep(paths, "q", older_than_s=-1.0)
+    assert os.listdir(paths.workers) == ["5"]
+    assert len(reads) == 1

@@ -12,8 +12,9 @@ from queues import child, ended
 
 from scheduler.config import Paths
 from scheduler.errors import Temporary
+from scheduler.locks import holder, is_stopped
 from scheduler.store.folders import prepare
-from scheduler.store.turnstile import Turnstile, holder, is_stopped, signals_blocked, stopped_scheduler
+from scheduler.store.turnstile import Signals, Turnstile, stopped_scheduler
 
 HOLD = """
 from scheduler.config import Paths
@@ -187,7 +188,7 @@ def test_signals_wait_until_the_block_ends() -> None:
     came: list[int] = []
     before = signal.signal(signal.SIGTERM, lambda number, _: came.append(number))
     try:
-        with signals_blocked():
+        with Signals():
             os.kill(os.getpid(), signal.SIGTERM)
             assert came == []
         assert came == [signal.SIGTERM]

@@ -11,6 +11,7 @@ import os
 from dataclasses import dataclass
 
 from scheduler.model.machine import GIB, Reading
+from scheduler.mounts import mount
 
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file")
 V2 = ("memory.max", "memory.current", "inactive_file", "active_file")
@@ -65,15 +66,15 @@ def _folders(proc: str, controller: str, version: int) -> list[str]:
     if path is None:
         return []
     for line in _text(f"{proc}/self/mountinfo").splitlines():
-        left, _, right = line.partition(" - ")
-        fields, kind = left.split(), right.split()
-        if len(fields) < 5 or len(kind) < 3:
+        found = mount(line)
+        if found is None:
             continue
-        if version == 2 and kind[0] != "cgroup2":
+        root, point, kind, options = found
+        if version == 2 and kind != "cgroup2":
             continue
-        if version == 1 and (kind[0] != "cgroup" or controller not in kind[2].split(",")):
+        if version == 1 and (kind != "cgroup" or controller not in options.split(",")):
             continue
-        return _upwards(_unescaped(fields[4]), _below(path, _unescaped(fields[3])))
+        return _upwards(point, _below(path, root))
     return []
 
 
@@ -89,12 +90,6 @@ def _below(path: str, root: str) -> str:
 def _upwards(mount: str, inside: str) -> list[str]:
     parts = inside.split("/") if inside else []
     return ["/".join([mount, *parts[:n]]) for n in range(len(parts), -1, -1)]
-
-
-def _unescaped(field: str) -> str:
-    for code, sign in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
-        field = field.replace(code, sign)
-    return field
 
 
 def _text(path: str) -> str:

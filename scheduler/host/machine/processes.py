@@ -10,6 +10,7 @@ import os
 import pwd
 from dataclasses import dataclass
 
+from scheduler.host.workers.tree import argv_in, pids_below
 from scheduler.model.machine import GIB
 
 
@@ -45,17 +46,7 @@ def _process(folder: str, pid: int) -> Process | None:
         parent, started = int(fields[1]), float(fields[19])
     except (OSError, IndexError, ValueError):
         return None
-    return Process(pid, parent, started, argv_of(folder), uid)
-
-
-def argv_of(folder: str) -> tuple[str, ...]:
-    """The argument vector of the process whose /proc folder this is; empty if it has none that we may read."""
-    try:
-        with open(f"{folder}/cmdline", "rb") as file:
-            data = file.read()
-    except OSError:
-        return ()
-    return tuple(os.fsdecode(word) for word in data.removesuffix(b"\0").split(b"\0")) if data else ()
+    return Process(pid, parent, started, tuple(argv_in(folder)), uid)
 
 
 def user_name(uid: int) -> str:
@@ -68,15 +59,7 @@ def user_name(uid: int) -> str:
 
 def below(processes: dict[int, Process], top: int) -> list[int]:
     """The pids of every process under `top`, itself left out."""
-    children: dict[int, list[int]] = {}
-    for process in processes.values():
-        children.setdefault(process.parent, []).append(process.pid)
-    found: list[int] = []
-    ring = children.get(top, [])
-    while ring:
-        found += ring
-        ring = [child for pid in ring for child in children.get(pid, [])]
-    return found
+    return pids_below({pid: process.parent for pid, process in processes.items()}, top)
 
 
 def since_s(process: Process, proc: str = "/proc") -> float | None:

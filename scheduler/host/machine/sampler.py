@@ -10,8 +10,8 @@ from dataclasses import replace
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths, Settings
 from scheduler.host.machine.holdings import BudgetOf, own_use
-from scheduler.host.machine.identity import identity
-from scheduler.host.machine.snapshot import Snapshots, aged, unread
+from scheduler.host.machine.snapshot import MachineIdentity, Snapshots, aged, unread
+from scheduler.host.workers.tree import boot_id
 from scheduler.model.machine import Machine, Reading
 
 log = logging.getLogger("schedq")
@@ -30,11 +30,12 @@ class Sampler:
         settings: Settings,
         *,
         queue_id: str,
+        host_id: str,
         budget_of: BudgetOf,
         period_s: float = PERIOD_S,
         snapshots: Snapshots | None = None,
     ) -> None:
-        self.who = identity()
+        self.who = MachineIdentity(boot_id(), host_id)
         self.period_s = period_s
         self._snapshots = snapshots or Snapshots(paths.home, settings, self.who, queue_id=queue_id, budget_of=budget_of)
         self._turn = threading.Condition()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 import os
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scheduler.clock import monotonic_s, now_s, stamp
@@ -17,7 +17,6 @@ from scheduler.config import Settings
 from scheduler.host.machine import cgroup, processes
 from scheduler.host.machine.accelerators import accelerators
 from scheduler.host.machine.holdings import BudgetOf, Holdings
-from scheduler.host.machine.identity import MachineIdentity
 from scheduler.host.machine.meminfo import FIELDS, meminfo, pressure_note
 from scheduler.host.machine.probe import WITHIN_S, Probe
 from scheduler.model.machine import GIB, Holding, Machine, Pool, Reading
@@ -26,6 +25,14 @@ RESERVE_SHARE = 1 / 8
 DISK_SHARE = 0.02
 
 Memory = tuple[dict[str, Reading], list[cgroup.Bound]]
+
+
+@dataclass(frozen=True)
+class MachineIdentity:
+    """Which machine: `boot_id` names the time since its kernel started, `host_id` stays over boots."""
+
+    boot_id: str
+    host_id: str
 
 
 class Snapshots:

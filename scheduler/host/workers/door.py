@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+from scheduler.host.workers import regular
 from scheduler.host.workers.lean import READ, WRITE, Loop, dumps, loads, peer_of, unix_socket
 from scheduler.host.workers.protocol import CHUNK, HELD, ORDER_LIMIT, PROTOCOL, SPEAKS
 
@@ -44,6 +45,7 @@ class Door:
             os.unlink(self.path)
         self.listener = unix_socket()
         self.listener.bind(self.path)
+        self.mark = regular.inode(self.path)
         os.chmod(self.path, 0o600)
         self.listener.listen(16)
         self.loop.watch(self.listener.fileno(), self._accept)
@@ -62,10 +64,7 @@ class Door:
 
     def close(self) -> None:
         """Say what is still to be said, for at most a second each, and take the path away."""
-        try:
-            os.unlink(self.path)
-        except OSError:
-            pass
+        regular.unlink(self.path, self.mark)
         for peer in list(self.peers.values()):
             peer.sock.settimeout(1.0)
             self._flush(peer)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 from codecs import getincrementaldecoder
 
+from scheduler.host.workers import regular
 from scheduler.host.workers.lean import READ, WRITE, Log, Loop, dumps, loads, unix_socket
 from scheduler.host.workers.protocol import CHUNK, HELD, LINE_LIMIT
 
@@ -17,19 +19,23 @@ if TYPE_CHECKING:
 CUT_S = 2.0
 """How long a connection's end waits for the worker's own, so that its exit status is in the answer (E24)."""
 
+WAITS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.ESTALE)
+"""What an answer waits for to pass: room, and a filesystem that works. Anything else in its way is its end."""
+
 
 class Errand:
     """The attempt in work. `tell` passes events on; `ended` is called once, with what `stored` says, or {} if dropped.
 
     It is `over` when its end is decided, by the first who does; until that is stored it is not `ended`.
-    The keeper asks `settle` for the end of what it sees itself: a dead leader, a command's exit.
+    The keeper asks `settle` for the end of what it sees itself: a dead leader, a command's exit. Nothing is stored
+    once the queue no more `stands` where it was.
     """
 
     def __init__(
         self, loop: Loop, order: dict[str, Any], tell: Callable[..., None],
-        ended: Callable[[Errand, dict[str, Any]], None], moved: Callable[[], None],
+        ended: Callable[[Errand, dict[str, Any]], None], moved: Callable[[], None], stands: Callable[[], bool],
     ) -> None:  # fmt: skip
-        self.loop, self._tell, self._ended, self._moved = loop, tell, ended, moved
+        self.loop, self._tell, self._ended, self._moved, self._stands = loop, tell, ended, moved, stands
         self.job, self.attempt, self.path = int(order["job"]), int(order["attempt"]), str(order["reply_path"])
         self.result_path: str = order.get("result_path") or ""
         self.log = Log(order["log_path"], order.get("log_max") or 64 << 20) if order.get("log_path") else None
@@ -116,7 +122,7 @@ class Errand:
         said = loads(line)
         if not isinstance(said, dict):
             raise ValueError("not a JSON object")
-        if "event" not in said:
+        if "event" not in said or "ok" in said:
             self.settle(line, exiting=bool(said.get("exiting")) or said.get("reason") == "worker_exiting")
             return
         told = {key: said.get(key) for key in ("done", "total", "message")}
@@ -145,35 +151,68 @@ class Errand:
 
     def _write(self, data: bytes) -> None:
         if self._file < 0:
-            self._file = os.open(self.path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+            self._file = self._made()
         while data:
             data = data[os.write(self._file, data) :]
 
     def settle(self, reply: bytes | None, error: str = "", exiting: bool = False, **more: Any) -> None:
         """Decide how the attempt ended: by its reply (None = already in the file), or by why there is none."""
         if not self.over:
-            self._hang_up()
-            self._store(reply, error, exiting, more)
+            try:
+                self._hang_up()
+            finally:
+                self._store(reply, error, exiting, more)
+
+    def _made(self) -> int:
+        """The file that becomes the reply's; its folder is made again if it was taken away."""
+        try:
+            return regular.made(self.path + ".tmp")
+        except FileNotFoundError:
+            os.makedirs(os.path.dirname(self.path), 0o700, exist_ok=True)
+            return regular.made(self.path + ".tmp")
 
     def _store(self, reply: bytes | None, error: str, exiting: bool, more: dict[str, Any]) -> None:
-        """Keep it by rename; with a full disk it is held until there is room."""
+        """Keep it by rename; with a full disk it is held until there is room, otherwise the end says what was wrong."""
         if error:
             reply = dumps({"ok": False, "no_reply": True, "error": error, "exit_code": self.exit_code, **more})
         try:
-            if reply is not None:
-                if self._file >= 0:
-                    os.ftruncate(self._file, 0)
-                    os.lseek(self._file, 0, os.SEEK_SET)
-                self._write(reply)
-            os.replace(self.path + ".tmp", self.path)
+            if not self._stands():
+                raise FileNotFoundError(errno.ENOENT, "the queue was removed")
+            self._keep(reply)
         except OSError as trouble:
-            self._tell("waiting", job=self.job, attempt=self.attempt, error=f"{self.path}: {trouble.strerror}")
-            self.loop.after("settle", 1.0, lambda: self._store(reply, error, exiting, more))
-            return
+            if trouble.errno in WAITS:
+                self.loop.after("settle", 1.0, lambda: self._store(reply, error, exiting, more))
+                self._tell("waiting", job=self.job, attempt=self.attempt, error=f"{self.path}: {trouble.strerror}")
+                return
+            error = f"the reply could not be stored: {self.path}: {trouble.strerror}"
+        except Exception as trouble:
+            error = f"the reply could not be stored: {trouble or type(trouble).__name__}"
         self._end({
             "reply_path": self.path, "no_reply": bool(error), "error": error, "exiting": exiting,
             "exit_code": self.exit_code,
         })  # fmt: skip
+
+    def _keep(self, reply: bytes | None) -> None:
+        if reply is not None:
+            if self._file >= 0:
+                os.ftruncate(self._file, 0)
+                os.lseek(self._file, 0, os.SEEK_SET)
+            self._write(reply)
+        if regular.inode(self.path + ".tmp") != regular.inode(self._file):
+            self._renew()
+        os.replace(self.path + ".tmp", self.path)
+
+    def _renew(self) -> None:
+        """What is written has lost its name: it is copied to a file that has one."""
+        new, done = self._made(), 0
+        try:
+            while size := os.fstat(self._file).st_size - done:
+                done += os.sendfile(new, self._file, done, size)
+        except BaseException:
+            os.close(new)
+            raise
+        os.close(self._file)
+        self._file = new
 
     def drop(self) -> None:
         """The request never arrived whole: nothing was asked, so there is nothing to answer for."""
@@ -193,11 +232,14 @@ class Errand:
         self._moved()
 
     def _end(self, how: dict[str, Any]) -> None:
-        if self._file >= 0:
-            os.close(self._file)
-        if self.log:
-            self.log.close()
+        files = [self._file] if self._file >= 0 else []
+        files += [self.log.fd] if self.log else []
         self._file, self.log = -1, None
+        for fd in files:
+            try:
+                os.close(fd)
+            except OSError:
+                pass
         try:
             os.unlink(self.path + ".tmp")
         except OSError:

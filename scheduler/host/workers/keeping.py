@@ -5,15 +5,17 @@ from __future__ import annotations
 import os
 import time
 
-from scheduler.host.workers import lean, tree
-from scheduler.host.workers.child import result_of, start
+from scheduler.host.workers import lean, regular, tree
+from scheduler.host.workers.child import reply_of, start
 from scheduler.host.workers.door import Door, Peer
 from scheduler.host.workers.errand import Errand
-from scheduler.host.workers.protocol import CHUNK, HELD, MARK, PARKED_S, PROTOCOL, claim_of, introduced
+from scheduler.host.workers.knocking import Knocking
+from scheduler.host.workers.protocol import CHUNK, MARK, PARKED_S, PROTOCOL, claim_of, introduced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import signal
+    from collections.abc import Callable
     from typing import Any
 else:
     import _signal as signal
@@ -21,7 +23,10 @@ else:
 NEVER = float("inf")
 ROOM_S = 60.0
 """How long a keeper that is told to stop waits for room on the disk for the answer that it holds."""
+LOOK_S = 10.0
+"""How often it is looked whether orders can arrive and what is stored is found."""
 TOLD = "its keeper was told to terminate"
+LOST = "its folder was removed, or is another worker's by now"
 
 
 class Keeper:
@@ -32,12 +37,13 @@ class Keeper:
         self.done: dict[tuple[int, int], dict[str, Any]] = {}
         self.order: dict[str, Any] = {}
         self.answer: dict[str, Any] = {}
-        self.state, self.stopping, self.why, self.oneshot, self.noted = "parked", False, "", False, False
+        self.state, self.stopping, self.why, self.oneshot = "parked", False, "", False
         self.leader, self.started, self.pipe, self.kill_at, self.stopped_at = 0, 0.0, -1, NEVER, NEVER
         self.exit_code: int | None = None
         self.errand: Errand | None = None
-        self.wait_s, self.life_at, self.boot_id = 0.005, 0.0, tree.boot_id()
-        tree.hold(self.folder)
+        self.life_at, self.boot_id, self.served = 0.0, tree.boot_id(), None  # type: float, str, tuple[int, int] | None
+        self.lock, self.home = tree.hold(self.folder), os.path.dirname(os.path.dirname(self.folder))
+        self.queue = os.open(self.home, os.O_PATH | os.O_DIRECTORY)
         lean.prctl(lean.PR_SET_CHILD_SUBREAPER, 1)
         self.log = lean.Log(os.path.join(self.folder, "log"), 64 << 20, errors=True)
         ours, theirs = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
@@ -49,25 +55,45 @@ class Keeper:
         self.loop.watch(ours, lambda _: self.loop.after("reap", 0.0, self.reap) if os.read(ours, 512) else None)
         self.door = Door(self.loop, claim["control"], self.obey, self.status, self.emptied)
         self.emptied()
-        self.loop.after("reachable", 30.0, self.reachable)
+        self.loop.after("reachable", LOOK_S, self.reachable)
 
     def trouble(self, error: Exception) -> None:
         """One event that went wrong: a line of the log, and the worker's keeper goes on."""
         self.log.write(b"schedq keeper: " + lean.brief(error) + b"\n")
 
+    def tried(self, act: Callable[[], object]) -> None:
+        """A step after which others must come, whatever goes wrong in it."""
+        try:
+            act()
+        except Exception as error:
+            self.trouble(error)
+
+    def kept(self) -> bool:
+        """Whether the worker's folder is still the one that this keeper has locked."""
+        return regular.inode(self.folder) == regular.inode(self.lock)
+
+    def stands(self) -> bool:
+        """Whether the queue is still the one that this keeper was started for."""
+        return regular.inode(self.home) == regular.inode(self.queue)
+
     def emptied(self) -> None:
-        """Nobody is connected: a parked keeper does not wait for ever."""
+        """Nobody is connected: a parked keeper does not wait for ever, and the queue itself may have gone."""
+        self.loop.after("reachable", 0.0, self.reachable)
         if self.state == "parked":
             why = f"parked for {PARKED_S:.0f} s and nobody came"
             self.loop.after("parked", PARKED_S, lambda: self.stop(0.0, why))
 
     def reachable(self) -> None:
         """See to it that orders can arrive. Without its folder nobody wants the worker."""
-        if os.path.isdir(self.folder):
+        self.loop.after("reachable", LOOK_S, self.reachable)
+        if self.kept():
             self.door.reopen()
-        else:
-            self.stop(10.0, "its folder was removed")
-        self.loop.after("reachable", 30.0, self.reachable)
+        elif not self.stopping:
+            self.stop(self.order.get("stop_grace_s", 10.0), LOST)
+
+    def record(self, name: str, value: object) -> None:
+        """Write a file of the folder that is locked, wherever that is by now."""
+        regular.put(name, lean.dumps(value), folder=self.lock)
 
     # Orders
 
@@ -109,12 +135,13 @@ class Keeper:
         order["env"][MARK] = f"{self.claim['queue']}:{self.claim['worker']}"
         self.log.half = max(1, order.get("log_max", 64 << 20) // 2)
         shown = {key: order.get(key) for key in ("argv", "cwd", "socket", "mode")}
-        lean.write_json(os.path.join(self.folder, "spec.json"), {**shown, "env_names": sorted(order["env"])})
+        self.record("spec.json", {**shown, "env_names": sorted(order["env"])})
         if self.oneshot:
             self.loop.after("answered", 0.0, lambda: self.answered({"protocol": PROTOCOL}))
         else:
             self.spawn(order["argv"], order["env"], order["cwd"])
-            self.loop.after("knock", self.wait_s, self.knock)
+            note = lambda text: self.log.write(f"schedq: {text}\n".encode())  # noqa: E731
+            Knocking(self.loop, order["socket"], self.unanswered, note, self.answered)
         self.state = "starting"
         return None
 
@@ -123,11 +150,14 @@ class Keeper:
         peer.body, peer.errand = int(order.get("length", 0)), None
         if self.stopping or self.state != "ready":
             return {"error": f"the worker is {'stopping' if self.stopping else self.state}, not ready"}
-        self.errand = Errand(self.loop, order, self.door.tell, self.settled, lambda: self.door.want(peer))
-        self.state = "busy"
+        errand = Errand(self.loop, order, self.door.tell, self.settled, lambda: self.door.want(peer), self.stands)
+        self.errand, self.state = errand, "busy"
         if self.oneshot:
             env = {**self.order["env"], **order.get("env", {})}
-            self.spawn(order["argv"], env, order.get("cwd") or self.order["cwd"])
+            try:
+                self.spawn(order["argv"], env, order.get("cwd") or self.order["cwd"])
+            except OSError as error:
+                errand.settle(None, f"the command could not be started: {error.strerror}")
         else:
             peer.errand = self.errand
             self.errand.connect(self.order["socket"])
@@ -161,7 +191,7 @@ class Keeper:
         stat = tree.stat_of(self.leader)
         self.started = stat.started if stat else 0.0
         leader = {"pid": self.leader, "started": self.started, "boot_id": self.boot_id}
-        lean.write_json(os.path.join(self.folder, "leader.json"), leader)
+        self.tried(lambda: self.record("leader.json", leader))
         self.door.tell("started", leader_pid=self.leader, leader_started=self.started)
 
     def pump(self, rounds: int) -> None:
@@ -173,6 +203,8 @@ class Keeper:
                 data = os.read(self.pipe, CHUNK)
             except BlockingIOError:
                 return
+            except OSError:
+                data = b""
             if not data:
                 self.drop_pipe()
                 return
@@ -190,48 +222,15 @@ class Keeper:
             os.close(self.pipe)
             self.pipe = -1
 
-    def knock(self) -> None:
-        """Ping the worker's own socket; nobody else's answer counts."""
-        if self.state != "starting" or self.exit_code is not None:
-            return
-        sock, heard, path = lean.unix_socket(), bytearray(), self.order["socket"]
-        self.wait_s = min(0.1, self.wait_s * 1.5)
-        try:
-            sock.connect(path)
-            pid = lean.peer_of(sock)[0]
-            if pid not in [stat.pid for stat in tree.below(os.getpid())]:
-                if not self.noted:
-                    self.log.write(f"schedq: {path} is served by pid {pid}, which is not of this worker\n".encode())
-                self.noted = True
-                raise ConnectionRefusedError
-            sock.send(b'{"op": "ping"}\n')
-            self.loop.watch(sock.fileno(), lambda _: self.pong(sock, heard))
-        except OSError:
-            sock.close()
-            self.loop.after("knock", self.wait_s, self.knock)
-
-    def pong(self, sock: Any, heard: bytearray) -> None:
-        """What came for our ping: not yet a line, an answer, or nothing that counts."""
-        try:
-            data = sock.recv(CHUNK)
-            heard += data
-            if data and b"\n" not in heard and len(heard) < HELD:
-                return
-            answer = lean.loads(bytes(heard).partition(b"\n")[0])
-        except (OSError, ValueError):
-            answer = None
-        self.loop.unwatch(sock.fileno())
-        sock.close()
-        if isinstance(answer, dict) and answer.get("ok") is not False:
-            self.answered(answer)
-        else:
-            self.loop.after("knock", self.wait_s, self.knock)
+    def unanswered(self) -> bool:
+        """Whether the worker still loads."""
+        return self.state == "starting" and self.exit_code is None
 
     def answered(self, answer: dict[str, Any]) -> None:
         """It is ready."""
         if self.state == "starting" and not self.stopping:
-            self.state = "ready"
-            self.answer = introduced(answer)
+            self.state, self.answer = "ready", introduced(answer)
+            self.served = regular.inode(self.order.get("socket") or "")
             self.door.tell("answered", leader_pid=self.leader, leader_started=self.started, **self.answer)
 
     # The end: of the leader, of the tree, of the keeper
@@ -253,35 +252,34 @@ class Keeper:
     def leader_ended(self, code: int) -> None:
         """Collect what it said last; who is left of its tree is stopped."""
         self.exit_code = code
-        self.pump(64)
+        if self.kill_at == NEVER:
+            self.tried(lambda: self.end_tree(self.order.get("stop_grace_s", 10.0)))
+        self.tried(lambda: self.pump(64))
         if self.errand:
             self.errand.exit_code = code
         if not self.oneshot:
-            self.write_exit()
-            while self.errand and self.errand.read():
-                pass
-            if self.errand:
-                self.errand.settle(None, self.errand.cut or "the worker ended without a reply")
-        self.door.tell("leader_exit", exit_code=code)
-        if self.kill_at == NEVER:
-            self.end_tree(self.order.get("stop_grace_s", 10.0))
+            self.tried(self.write_exit)
+            self.tried(self.hear_last)
+        self.tried(lambda: self.door.tell("leader_exit", exit_code=code))
+
+    def hear_last(self) -> None:
+        """A reply that was given before death wins; without one the attempt is over."""
+        while self.errand and self.errand.read():
+            pass
+        if self.errand:
+            self.errand.settle(None, self.errand.cut or "the worker ended without a reply")
 
     def write_exit(self) -> None:
         """exit.json, for whoever asks when we are gone."""
-        record = {"exit_code": self.exit_code, "at": time.time(), "why": self.why}
-        try:
-            lean.write_json(os.path.join(self.folder, "exit.json"), record)
-        except OSError:
-            pass
+        self.record("exit.json", {"exit_code": self.exit_code, "at": time.time(), "why": self.why})
 
     def last_gone(self) -> None:
         """No descendant is left: a command's reply is complete, a resident's keeper leaves."""
-        self.pump(1024)
-        if self.oneshot and self.errand:
-            reply = {"oneshot": True, "exit_code": self.exit_code, **result_of(self.errand.result_path)}
-            self.errand.settle(lean.dumps(reply))
         self.leader, self.kill_at = 0, NEVER
         self.loop.drop("kill")
+        self.tried(lambda: self.pump(1024))
+        if self.oneshot and self.errand:
+            self.errand.settle(reply_of(self.exit_code, self.errand.result_path))
         if self.stopping or not self.oneshot:
             self.leave()
 
@@ -300,42 +298,40 @@ class Keeper:
 
     def ask_to_leave(self) -> bool:
         """The worker's own `shutdown`; whether it could be said."""
-        sock = lean.unix_socket()
         try:
-            sock.connect(self.order["socket"])
-            sock.send(b'{"op": "shutdown"}\n')
+            self.parting = lean.unix_socket()
+            self.parting.connect(self.order["socket"])
+            self.parting.send(b'{"op": "shutdown"}\n')
         except OSError:
-            sock.close()
             return False
-        self.parting = sock
         return True
 
     def end_tree(self, grace_s: float) -> None:
         """TERM to everyone below, KILL when the grace is over."""
-        if grace_s > 0:
-            tree.signal_all(tree.below(os.getpid()), signal.SIGTERM, signal.SIGCONT)
         self.kill_at = min(self.kill_at, time.monotonic() + grace_s)
         self.loop.after("kill", max(0.0, self.kill_at - time.monotonic()), self.kill)
+        if grace_s > 0:
+            tree.signal_all(tree.below(os.getpid()), signal.SIGTERM, signal.SIGCONT)
 
     def kill(self) -> None:
         """KILL, again and again: a tree that forks faster than it is read loses in the end."""
-        tree.signal_all(tree.below(os.getpid()), signal.SIGKILL)
         self.loop.after("kill", 0.1, self.kill)
+        tree.signal_all(tree.below(os.getpid()), signal.SIGKILL)
 
     def leave(self) -> None:
         """The last thing that a keeper does: its record, its sockets, its lock. An answer is stored before that."""
         if self.errand and self.errand.over and time.monotonic() < self.stopped_at + ROOM_S:
             self.loop.after("leave", 1.0, self.leave)
             return
-        if self.oneshot and self.exit_code is None:
-            self.exit_code = 0
-        self.write_exit()
         try:
-            os.unlink(self.order.get("socket") or "")
-        except OSError:
-            pass
-        self.door.close()
-        os._exit(0)
+            if self.oneshot and self.exit_code is None:
+                self.exit_code = 0
+            self.tried(self.write_exit)
+            path = self.order.get("socket") or ""
+            regular.unlink(path, regular.inode(path) if self.kept() else self.served)
+            self.door.close()
+        finally:
+            os._exit(0)
 
 
 def main(argv: list[str]) -> None:

@@ -37,21 +37,21 @@ class _Rules:
     memo: dict[str, str] = {}
 
 
-def _parts() -> tuple[Callable[[str, int], Any], Callable[[object, int], Any]]:
-    """The scanner and the encoder of the running interpreter."""
+def _parts() -> tuple[Callable[[str, int], Any], Any]:
+    """The scanner and the encoders of the running interpreter: the second refuses what is no finite number."""
     try:
         import _json
 
         scan: Any = _json.make_scanner(_Rules)  # type: ignore[arg-type]
-        plain = _json.encode_basestring_ascii
-        encode: Any = _json.make_encoder(None, str, plain, None, ": ", ", ", False, False, True)
-        if scan("".join(encode({"a": [1.5, None, "b"]}, 0)), 0)[0] == {"a": [1.5, None, "b"]}:
+        how = (None, str, _json.encode_basestring_ascii, None, ": ", ", ", False, False)
+        encode: Any = [_json.make_encoder(*how, nan) for nan in (True, False)]
+        if scan("".join(encode[1]({"a": [1.5, None, "b"]}, 0)), 0)[0] == {"a": [1.5, None, "b"]}:
             return scan, encode
     except (ImportError, TypeError, ValueError, StopIteration):
         pass
     import json  # an interpreter whose inner parts are others
 
-    return json.JSONDecoder().raw_decode, lambda value, _: json.dumps(value)
+    return json.JSONDecoder().raw_decode, [json.JSONEncoder(allow_nan=nan).iterencode for nan in (True, False)]
 
 
 _scan, _encode = _parts()
@@ -66,15 +66,30 @@ def loads(data: bytes) -> Any:
         end = -1
     except RecursionError:
         raise ValueError("it is nested too deep") from None
+    except SystemError:  # up to Python 3.11, instead of the error's own class, while `json` is not loaded
+        raise ValueError("it is no JSON") from None
     if end != len(text):
         raise ValueError("not one JSON document")
     return value
 
 
-def dumps(value: object) -> bytes:
-    """The JSON of plain values, on one line; ValueError if they are nested too deep."""
+def fault(data: bytes) -> str:
+    """What is wrong with a document that `loads` refused, with line and column where JSON has them."""
+    import json  # a third of a keeper's memory, for the sake of the place
+
     try:
-        return "".join(_encode(value, 0)).encode()
+        json.loads(data.decode())
+    except RecursionError:
+        return "it is nested too deep"
+    except ValueError as error:
+        return str(error)
+    return "it is no JSON"
+
+
+def dumps(value: object, finite: bool = False) -> bytes:
+    """The JSON of plain values, on one line; ValueError if they are nested too deep, or with `finite` hold a NaN."""
+    try:
+        return "".join(_encode[finite](value, 0)).encode()
     except RecursionError:
         raise ValueError("it is nested too deep") from None
 
@@ -88,21 +103,18 @@ def brief(error: Exception) -> bytes:
     return ascii(f"{type(error).__name__}: {error} ({where})")[1:1000].encode()
 
 
-def write_json(path: str, value: object) -> None:
-    """Write a file that is either whole or not there."""
-    fd = os.open(path + ".tmp", os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
-    try:
-        os.write(fd, dumps(value))
-    finally:
-        os.close(fd)
-    os.replace(path + ".tmp", path)
-
-
 def prctl(option: int, value: int) -> None:
     """The system call of that name."""
     call = _ctypes.dlsym(_ctypes.dlopen(None, 2), "prctl")  # type: ignore[arg-type]
     if _ctypes.call_function(call, (option, value, 0, 0, 0)):
         raise OSError(f"prctl {option} failed")
+
+
+def die_with(parent: int, signum: int) -> None:
+    """In a child, before its exec: it gets this signal when its parent ends, however that ends."""
+    prctl(PR_SET_PDEATHSIG, signum)
+    if os.getppid() != parent:
+        os._exit(128 + signum)
 
 
 def unix_socket(fd: int | None = None) -> _socket.socket:
@@ -126,7 +138,8 @@ class Log:
         self._open()
 
     def _open(self) -> None:
-        self.fd = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+        anew = os.O_WRONLY | os.O_CREAT | os.O_APPEND
+        self.fd = os.open(self.path, anew | os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         self.size = os.fstat(self.fd).st_size
         if self.errors:
             os.dup2(self.fd, 2)
@@ -136,13 +149,21 @@ class Log:
         try:
             while data:
                 if self.size >= self.half:
-                    os.replace(self.path, self.path + ".1")
-                    os.close(self.fd)
-                    self._open()
+                    self._turn_over()
                 done = os.write(self.fd, data[: self.half - self.size])
                 self.size, data = self.size + done, data[done:]
         except OSError:
             pass
+
+    def _turn_over(self) -> None:
+        """The descriptor stays ours until there is another: its number must never be somebody else's."""
+        try:
+            os.replace(self.path, self.path + ".1")
+        except FileNotFoundError:
+            pass  # it was turned over before, and could not be opened then
+        full = self.fd
+        self._open()
+        os.close(full)
 
     def close(self) -> None:
         """Let go of the file."""

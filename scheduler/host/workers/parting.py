@@ -50,9 +50,9 @@ class Parting:
             self.sent = True
             tree.signal_all(self._members(), signal.SIGTERM, signal.SIGCONT)
             self.ward.after(max(0.0, self.due - monotonic_s()), self._end)
-        elif self.ward.spoke:
+        elif self.ward.connection.spoke:
             self.sent = True
-            self.ward.order(op="stop", grace_s=max(0.0, self.due - monotonic_s()), why=self.why)
+            self.ward.connection.order(op="stop", grace_s=max(0.0, self.due - monotonic_s()), why=self.why)
 
     def _watch(self, number: int) -> None:
         """The grace and the slack are over: without a word since, the keeper is ended too."""
@@ -105,7 +105,7 @@ class Parting:
             return
         clear(ward.folder, ward.control, ward.socket_path)
         code, why = recorded_exit(ward.folder)
-        gone = Gone(ward.id, code, worker_words(ward.folder), ward.why or why)
+        gone = Gone(ward.id, code, worker_words(ward.log), ward.why or why)
         if ward.errand and os.path.exists(ward.errand[2]):
             roster.emit(Stored(ward.id, *ward.errand, exit_code=code))
         ward.errand = None

@@ -18,8 +18,9 @@ request that did not arrive whole), `waiting` (job, attempt, error:
 an end that cannot be stored yet), `leader_exit` (exit_code).
 
 **Keeper and worker** (`run/<id>.w`, a connection per request): `{"op": "ping"}`, `{"op": "predict", ...}`,
-`{"op": "shutdown"}`; lines with an `event` may come before the reply. A worker whose ping names no protocol is a
-legacy one and gets the request itself.
+`{"op": "shutdown"}`; lines with an `event` and no `ok` may come before the reply: `{"ok": true, "result": {...}}`, as
+legacy workers say it `{"ok": true, ...}`, or `{"ok": false, "error", "reason"}`. A worker whose ping names no protocol
+is a legacy one and gets the request itself.
 """
 
 from __future__ import annotations

@@ -10,9 +10,10 @@ import socket
 from scheduler.clock import now_s
 from scheduler.config import Paths
 from scheduler.errors import SchedqError
-from scheduler.host.workers import tree
+from scheduler.host.workers import regular, tree
 
 FOLDERS_KEPT_S = 86_400.0
+RECORD_MAX = 1 << 16
 
 
 def own_folder(folder: str) -> None:
@@ -26,12 +27,35 @@ def own_folder(folder: str) -> None:
         )
 
 
+def lay_mark(folder: str, job_id: int, attempt: int) -> str:
+    """Note in a worker's folder that something is laid out for an attempt: the note's path, there or not."""
+    path = os.path.join(folder, f"laid-{job_id}-{attempt}")
+    try:
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o600))
+    except OSError:
+        pass  # without it, what a crash leaves of this attempt is there until it is pruned
+    return path
+
+
+def laid(paths: Paths) -> list[tuple[str, int, int]]:
+    """Every such note: (its path, job id, attempt). Those of attempts that are over were left by a crash."""
+    found = []
+    for name in _listed(paths.workers):
+        for note in _listed(os.path.join(paths.workers, name)):
+            word, *numbers = note.split("-")
+            if word == "laid" and len(numbers) == 2 and all(number.isdigit() for number in numbers):
+                path = os.path.join(paths.workers, name, note)
+                found.append((path, int(numbers[0]), int(numbers[1])))
+    return found
+
+
 def sweep(paths: Paths, queue_id: str = "", older_than_s: float = FOLDERS_KEPT_S) -> list[str]:
     """Remove what dead workers left: sockets and temp files at once, their folders after a day. What was removed.
 
     A socket is left alone while its worker's lock is held or somebody answers on it.
     """
     removed = []
+    living: tree.Living | None = None
     for name in _listed(paths.run):
         worker, dot, kind = name.partition(".")
         path = os.path.join(paths.run, name)
@@ -44,7 +68,10 @@ def sweep(paths: Paths, queue_id: str = "", older_than_s: float = FOLDERS_KEPT_S
         if not name.isdigit() or tree.is_held(folder):
             continue
         old = now_s() - os.stat(folder).st_mtime > older_than_s
-        if old and not (queue_id and tree.alive(folder, queue_id, int(name))):
+        if old and queue_id:
+            living = living or tree.Living(queue_id)
+            old = not living.has(folder, int(name))
+        if old:
             shutil.rmtree(folder, ignore_errors=True)
             removed.append(folder)
             continue
@@ -77,27 +104,24 @@ def _answers(path: str) -> bool:
 def recorded_exit(folder: str) -> tuple[int | None, str]:
     """The leader's exit status as its keeper noted it (None = nobody did), and why the worker was ended."""
     try:
-        with open(os.path.join(folder, "exit.json"), "rb") as file:
-            record = json.load(file)
+        record = json.loads(regular.content(os.path.join(folder, "exit.json"), RECORD_MAX))
         return record["exit_code"], str(record.get("why") or "")
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None, ""
 
 
 def last_line(path: str) -> str:
     """The last line of a log that says something, at most 500 characters of it."""
     try:
-        with open(path, "rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - 8192))
-            lines = [line for line in file.read().decode(errors="replace").splitlines() if line.strip()]
+        said = regular.tail(path, 8192).decode(errors="replace")
     except OSError:
         return ""
+    lines = [line for line in said.splitlines() if line.strip()]
     return "".join(c for c in lines[-1].strip() if c.isprintable())[:500] if lines else ""
 
 
-def worker_words(folder: str) -> str:
-    """The last thing that a worker said."""
-    log = os.path.join(folder, "log")
+def worker_words(log: str) -> str:
+    """The last thing that a worker said into a log that is rotated."""
     return last_line(log) or last_line(log + ".1")
 
 

@@ -17,16 +17,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from scheduler.clock import monotonic_s
 from scheduler.config import Paths
 from scheduler.errors import SchedqError
 from scheduler.host.workers import tree
 from scheduler.host.workers.orders import Launch, Stored
-from scheduler.host.workers.records import own_folder, sweep
+from scheduler.host.workers.records import own_folder
 from scheduler.host.workers.ward import Ward
 from scheduler.model.host import Adopt, Failed, HostEvent, Park
-
-__all__ = ["Launch", "Roster", "Stored", "sweep"]
 
 
 @dataclass(order=True)
@@ -78,14 +75,14 @@ class Roster:
 
     def send(
         self, worker_id: int, job_id: int, attempt: int, message: dict[str, Any] | bytes, *,
-        reply_path: str, log_path: str, argv: list[str] | None = None, cwd: str | None = None,
+        reply_path: str, log_path: str, log_max: int = 64 << 20, argv: list[str] | None = None, cwd: str | None = None,
     ) -> None:  # fmt: skip
-        """Send one attempt's request: Stored, or Failed if it could not leave.
+        """Send one attempt's request: Stored, Replied if it is longer than a worker reads, Failed if it cannot leave.
 
         A legacy worker gets `message["request"]` alone. A oneshot gets `argv` instead; its result is read from
         `result.json` in the message's `out_dir`.
         """
-        self._to(worker_id, lambda ward: ward.send(job_id, attempt, message, reply_path, log_path, argv, cwd))
+        self._to(worker_id, lambda ward: ward.send(job_id, attempt, message, reply_path, log_path, log_max, argv, cwd))
 
     def stop(self, worker_id: int, grace_s: float, why: str) -> None:
         """Stop a worker's whole tree: ask, TERM, after the grace KILL. Gone follows, also when its keeper does not
@@ -120,11 +117,6 @@ class Roster:
             ward.adopt(row)
 
         self._do(row.worker_id, do)
-
-    def quiet_s(self, worker_id: int) -> float:
-        """Seconds since the worker's last sign of life: output, progress, a reply. 0 for one that is not known."""
-        ward = self._wards.get(worker_id)
-        return monotonic_s() - ward.life_at if ward else 0.0
 
     def tree_lives(self, worker_id: int) -> bool:
         """Whether anything of a worker lives, known to this roster or not: its lock, its session, its mark."""

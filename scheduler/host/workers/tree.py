@@ -10,6 +10,7 @@ import fcntl
 import os
 import time
 
+from scheduler.host.workers import regular
 from scheduler.host.workers.protocol import CLAIM, MARK
 
 TYPE_CHECKING = False
@@ -53,11 +54,17 @@ def is_alive(pid: int | None, started: float | None) -> bool:
 
 def argv_of(pid: int) -> list[str]:
     """A process's argument vector; empty while it is not readable."""
+    return argv_in(f"/proc/{pid}")
+
+
+def argv_in(folder: str) -> list[str]:
+    """The argument vector of the process whose /proc folder this is; empty if it has none that we may read."""
     try:
-        with open(f"/proc/{pid}/cmdline", "rb") as file:
-            return [os.fsdecode(word) for word in file.read().split(b"\0")[:-1]]
+        with open(f"{folder}/cmdline", "rb") as file:
+            data = file.read()
     except OSError:
         return []
+    return [os.fsdecode(word) for word in data.removesuffix(b"\0").split(b"\0")] if data else []
 
 
 def everyone() -> dict[int, Stat]:
@@ -68,14 +75,20 @@ def everyone() -> dict[int, Stat]:
 def below(top: int) -> list[Stat]:
     """Every living process under `top`, in whatever session. Below a subreaper, nobody can leave this list."""
     seen = everyone()
-    children: dict[int, list[Stat]] = {}
-    for stat in seen.values():
-        children.setdefault(stat.parent, []).append(stat)
-    found, ring = [], [top]
+    under = pids_below({pid: stat.parent for pid, stat in seen.items()}, top)
+    return [seen[pid] for pid in under if seen[pid].state not in "ZX"]
+
+
+def pids_below(parents: dict[int, int], top: int) -> list[int]:
+    """Every pid under `top`, itself left out, of a table that names each one's parent."""
+    children: dict[int, list[int]] = {}
+    for pid, parent in parents.items():
+        children.setdefault(parent, []).append(pid)
+    found: list[int] = []
+    ring = children.get(top, [])
     while ring:
-        ring_of = [stat for pid in ring for stat in children.get(pid, ())]
-        found += [stat for stat in ring_of if stat.state not in "ZX"]
-        ring = [stat.pid for stat in ring_of]
+        found += ring
+        ring = [child for pid in ring for child in children.get(pid, ())]
     return found
 
 
@@ -85,24 +98,44 @@ def members(queue_id: str, worker_id: int, session: int | None = None, since: fl
     `session` is the leader's pid and `since` its start.
     Other users' environments cannot be read; a worker has none of theirs.
     """
-    mark, seen = f"{MARK}={queue_id}:{worker_id}".encode(), everyone()
+    seen, mark = everyone(), f"{queue_id}:{worker_id}"
+    session = _session(seen, session, since)
+    living = (stat for stat in seen.values() if stat.state not in "ZX")
+    return [stat for stat in living if (session and stat.session == session) or mark_of(stat.pid) == mark]
+
+
+def _session(seen: dict[int, Stat], session: int | None, since: float) -> int | None:
+    """A leader's session; None when it and all of its session are gone, and the number is somebody else's."""
     first = seen.get(session or 0)
-    if first and first.started != since:
-        session = None  # the leader and all of its session are gone, and the number is somebody else's
-    found = []
-    for stat in seen.values():
-        if stat.state in "ZX":
-            continue
-        if session and stat.session == session:
-            found.append(stat)
-            continue
-        try:
-            with open(f"/proc/{stat.pid}/environ", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    found.append(stat)
-        except OSError:
-            continue
-    return found
+    return None if first and first.started != since else session
+
+
+def mark_of(pid: int) -> str:
+    """The mark in a process's environment: `queue_id:worker_id`; "" if it has none, or it cannot be read."""
+    try:
+        with open(f"/proc/{pid}/environ", "rb") as file:
+            words = file.read().split(b"\0")
+    except OSError:
+        return ""
+    name = f"{MARK}=".encode()
+    return next((os.fsdecode(word[len(name) :]) for word in words if word.startswith(name)), "")
+
+
+class Living:
+    """Which workers of a queue had anything alive at one moment: the process table, read once for all of them."""
+
+    def __init__(self, queue_id: str) -> None:
+        self.queue_id, self.seen = queue_id, everyone()
+        living = [stat for stat in self.seen.values() if stat.state not in "ZX"]
+        self.sessions = {stat.session for stat in living}
+        self.marks = {mark_of(stat.pid) for stat in living}
+        self.kept = {argv[-1] for argv in (argv_of(stat.pid) for stat in living) if CLAIM in argv}
+
+    def has(self, folder: str, worker_id: int) -> bool:
+        """Whether anything of a worker was alive: as `alive` says it of one."""
+        session = _session(self.seen, *(leader_of(folder) or (None, 0.0)))
+        marked = f"{self.queue_id}:{worker_id}" in self.marks
+        return marked or folder in self.kept or (session is not None and session in self.sessions) or is_held(folder)
 
 
 def signal_all(processes: Iterable[Stat], *numbers: int) -> None:
@@ -138,13 +171,13 @@ def is_held(folder: str) -> bool:
     return False
 
 
-def hold(folder: str) -> None:
-    """Take that lock for the rest of this process; SystemExit if another keeper has it."""
+def hold(folder: str) -> int:
+    """Take that lock for the rest of this process, by a descriptor; SystemExit if another keeper has it."""
     lock, until = os.open(folder, os.O_RDONLY | os.O_DIRECTORY), time.monotonic() + 2.0
     while True:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return
+            return lock
         except OSError:  # probes hold it shared for an instant
             if time.monotonic() > until:
                 raise SystemExit(f"schedq keeper: {folder} is held by another keeper") from None
@@ -178,8 +211,7 @@ def leader_of(folder: str) -> tuple[int, float] | None:
     import json
 
     try:
-        with open(os.path.join(folder, "leader.json"), "rb") as file:
-            noted = json.loads(file.read())
+        noted = json.loads(regular.content(os.path.join(folder, "leader.json"), 1 << 16))
         return (int(noted["pid"]), float(noted["started"])) if noted["boot_id"] == boot_id() else None
-    except (OSError, ValueError, KeyError, TypeError):
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None

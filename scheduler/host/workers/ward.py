@@ -5,24 +5,33 @@ from __future__ import annotations
 import json
 import os
 import selectors
-import socket
 from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from scheduler.clock import monotonic_s
 from scheduler.host.workers import tree
+from scheduler.host.workers.connection import Connection, written
 from scheduler.host.workers.orders import Launch, Stored
 from scheduler.host.workers.parting import Parting, readable
-from scheduler.host.workers.protocol import CHUNK, agreed
+from scheduler.host.workers.protocol import LINE_LIMIT, agreed
 from scheduler.host.workers.spawn import keeper_argv, reached, reap, spawn_keeper
 from scheduler.host.workers.words import answered, progressed
-from scheduler.model.host import Adopt, Failed, Forgotten, Park, Shown
+from scheduler.model.host import Adopt, Alive, Failed, Forgotten, Park, Replied, Shown
+from scheduler.model.outcome import Outcome
 
 if TYPE_CHECKING:
     from scheduler.host.workers.roster import Roster
 
 UNREACHABLE_S = 10.0
+
+
+def too_long(length: int) -> str:
+    """Why a request is refused that no worker could read."""
+    return (
+        f"the request is one line of {length} bytes and a worker reads at most {LINE_LIMIT}; put what is large into "
+        "files that the input names"
+    )
 
 
 class Ward:
@@ -33,14 +42,14 @@ class Ward:
         self.control = os.path.join(roster.paths.run, f"{worker_id}.k")
         self.socket_path = os.path.join(roster.paths.run, f"{worker_id}.w")
         self.pid, self.started, self.pidfd, self.child = 0, 0.0, -1, False
-        self.sock: socket.socket | None = None
-        self.heard, self.spoke, self.legacy, self.closed = b"", False, False, False
-        self.out: list[memoryview] = []
-        self.waiting: list[bytes] = []
+        self.answered, self.legacy, self.closed = False, False, False
         self.row: Adopt | None = None
         self.errand: tuple[int, int, str] | None = None
-        self.since = self.life_at = monotonic_s()
-        self.wait_s, self.why, self.complained = 0.001, "", False
+        self.log = os.path.join(self.folder, "log")
+        """Where it says why it ends: its own log, and of an attempt that it was sent that one's."""
+        self.unsent: Callable[[], None] | None = None
+        self.since, self.wait_s, self.why, self.complained = monotonic_s(), 0.001, "", False
+        self.connection = Connection(self)
         self.parting = Parting(self)
 
     def after(self, wait_s: float, act: Callable[[], None]) -> None:
@@ -74,6 +83,7 @@ class Ward:
         if row.assignment:
             job, attempt = row.assignment.job_id, row.assignment.attempt
             self.errand = (job, attempt, os.path.join(self.roster.paths.job(job), f"{attempt}.json"))
+            self.log = os.path.join(self.roster.paths.attempt(job, attempt), "log")
         if row.boot_id and row.boot_id != tree.boot_id():
             self.errand = None  # replies are of use within one boot
             self._gone()
@@ -94,8 +104,12 @@ class Ward:
             stat = tree.stat_of(pid)
             self.pid, self.started = pid, stat.started if stat else 0.0
             self._watch_keeper()
-        self.sock = sock
-        self.roster.selector.register(sock, selectors.EVENT_READ, (self.id, self._listen))
+        self.connection.open(sock)
+
+    def lost(self, wait_s: float) -> None:
+        """The connection is over: it is made anew after that wait, unless this worker is."""
+        if not self.closed:
+            self.after(wait_s, self._connect)
 
     def _unreached(self) -> None:
         """Not yet there, or not any more: its lock and its claim tell which."""
@@ -130,92 +144,47 @@ class Ward:
         argv = [word.replace("{socket}", self.socket_path) for word in launch.argv]
         if launch.mode != "oneshot" and argv == launch.argv:
             argv += ["--socket", self.socket_path]
-        self.order(
+        self.connection.order(
             op="go", argv=argv, env=launch.env, cwd=launch.cwd, mode=launch.mode, socket=self.socket_path,
             umask=self.roster.umask, log_max=launch.log_max_bytes, stop_grace_s=launch.stop_grace_s,
         )  # fmt: skip
 
     def send(
         self, job: int, attempt: int, message: dict[str, Any] | bytes, reply_path: str, log_path: str,
-        argv: list[str] | None, cwd: str | None,
+        log_max: int, argv: list[str] | None, cwd: str | None,
     ) -> None:  # fmt: skip
-        """Send one attempt's request, or its command."""
-        self.errand, self.life_at = (job, attempt, reply_path), monotonic_s()
-        order: dict[str, Any] = {"job": job, "attempt": attempt, "reply_path": reply_path, "log_path": log_path}
+        """Send one attempt's request, or its command. One that no worker could read is answered here: Replied."""
+        if not self.connection.spoke:  # what language the worker speaks is not known either
+            self.unsent = partial(self.send, job, attempt, message, reply_path, log_path, log_max, argv, cwd)
+            return
+        order: dict[str, Any] = {
+            "op": "send", "job": job, "attempt": attempt, "reply_path": reply_path, "log_path": log_path,
+            "log_max": log_max,
+        }  # fmt: skip
+        body = b""
         if argv is not None:
             out = message.get("out_dir") if isinstance(message, dict) else None
             result = os.path.join(out, "result.json") if out else ""
-            self.order(op="send", argv=argv, cwd=cwd, result_path=result, **order)
-            return
-        if isinstance(message, dict):
-            message = json.dumps(message.get("request") or {} if self.legacy else message).encode()
-        self.order(message, op="send", length=len(message), **order)
+            order |= {"argv": argv, "cwd": cwd, "result_path": result}
+        else:
+            said = message.get("request") or {} if self.legacy and isinstance(message, dict) else message
+            body = said if isinstance(said, bytes) else written(said)
+            if len(body) > LINE_LIMIT:
+                self.roster.emit(Replied(self.id, job, attempt, Outcome("refused", too_long(len(body)))))
+                return
+            order["length"] = len(body)
+        self.errand, self.log = (job, attempt, reply_path), log_path
+        self.connection.order(body, **order)
 
     def stop(self, grace_s: float, why: str) -> None:
         """Stop the whole tree."""
         self.why = self.why or why
         self.parting.ask(grace_s, why)
 
-    def order(self, body: bytes = b"", **order: Any) -> None:
-        """Say it to the keeper, now or when it can be spoken to."""
-        line = json.dumps(order).encode() + b"\n"
-        if self.spoke:
-            whole = [line + body] if len(body) < CHUNK else [line, body]  # a small request arrives whole or not at all
-            self.out += [memoryview(part) for part in whole]
-            self._flush()
-        else:
-            self.waiting += [line, body] if body else [line]
-
-    def _flush(self) -> None:
-        try:
-            while self.out and self.sock:
-                done = self.sock.send(self.out[0])
-                if done == len(self.out[0]):
-                    self.out.pop(0)
-                else:
-                    self.out[0] = self.out[0][done:]
-        except BlockingIOError:
-            pass
-        except OSError:
-            self.out.clear()  # its end is seen by the pidfd, or the connection comes again
-        if self.sock:
-            what = selectors.EVENT_READ | (selectors.EVENT_WRITE if self.out else 0)
-            self.roster.selector.modify(self.sock, what, (self.id, self._listen))
-
     # What the keeper says
 
-    def _listen(self, what: int) -> None:
-        """What goes wrong in hearing costs the connection, not the thread: it is made anew, later."""
-        try:
-            self._hear(what)
-        except Exception:
-            self._hang_up()
-            if not self.closed:
-                self.after(1.0, self._connect)
-            raise
-
-    def _hear(self, what: int) -> None:
-        if what & selectors.EVENT_WRITE:
-            self._flush()
-        if not what & selectors.EVENT_READ or not self.sock:
-            return
-        try:
-            data = self.sock.recv(1 << 16)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self._hang_up()
-            if not self.closed:
-                self.after(0.05, self._connect)
-            return
-        self.parting.word_at = monotonic_s()
-        *lines, self.heard = (self.heard + data).split(b"\n")
-        for line in lines:
-            self.roster.guard(self.id, partial(self._said, line))
-
-    def _said(self, line: bytes) -> None:
+    def said(self, line: bytes) -> None:
+        """One line of the keeper's."""
         said = json.loads(line)
         if "hello" in said:
             self._welcome(said)
@@ -223,13 +192,6 @@ class Ward:
             self._answer(said)
         else:
             self._event(said)
-
-    def _hang_up(self) -> None:
-        if self.sock:
-            self.roster.selector.unregister(self.sock)
-            self.sock.close()
-        self.sock, self.spoke, self.heard = None, False, b""
-        self.out.clear()
 
     def _welcome(self, status: dict[str, Any]) -> None:
         number = agreed(status.get("protocol"))
@@ -240,20 +202,30 @@ class Ward:
             self.parting.foreign = True
             self.parting.tell()
             return
-        self.spoke = True
-        self.order(op="hello", protocol=number)
+        self.connection.spoke = True
+        self.connection.order(op="hello", protocol=number)
         self.parting.sent = bool(status["stopping"]) and (self.parting.sent or self.row is not None)
+        missed = bool(status["answer"]) and not self.answered
         if status["answer"]:
+            self.answered = True
             self.legacy = status["answer"]["protocol"] == "legacy"
         if self.row:
             row, self.row = self.row, None
             self._take_over(row, status)
-        elif self.errand:  # the connection was lost in between: what was missed is asked for
-            self.order(op="attach", job=self.errand[0], attempt=self.errand[1])
-        waiting, self.waiting = self.waiting, []
-        self.out += [memoryview(part) for part in waiting]
-        self._flush()
+        else:  # the connection was lost in between: what was missed is told, or asked for
+            if missed:
+                self.roster.emit(answered(self.id, {**status["answer"], **status}))
+            self._attach()
+        self.connection.let_go()
+        unsent, self.unsent = self.unsent, None
+        if unsent:
+            unsent()
         self.parting.tell()
+
+    def _attach(self) -> None:
+        """Ask what became of the attempt that was sent."""
+        if self.errand:
+            self.connection.order(op="attach", job=self.errand[0], attempt=self.errand[1])
 
     def _take_over(self, row: Adopt, status: dict[str, Any]) -> None:
         """What the queue remembers and what the keeper says, brought together by events."""
@@ -265,8 +237,8 @@ class Ward:
             return
         if status["answer"] and row.state != "gone":
             self.roster.emit(answered(self.id, {**status["answer"], **status}))
-        if self.errand and row.state in ("busy", "retiring"):
-            self.order(op="attach", job=self.errand[0], attempt=self.errand[1])
+        if row.state in ("busy", "retiring"):
+            self._attach()
 
     def _answer(self, said: dict[str, Any]) -> None:
         op = said["re"]
@@ -283,9 +255,10 @@ class Ward:
 
     def _event(self, said: dict[str, Any]) -> None:
         event = said["event"]
-        if event != "waiting":
-            self.life_at = monotonic_s()
-        if event == "answered":
+        if event == "life" and not self.answered:
+            self.roster.emit(Alive(self.id))
+        elif event == "answered":
+            self.answered = True
             self.legacy = said["protocol"] == "legacy"
             self.roster.emit(answered(self.id, said))
         elif event == "progress":
@@ -315,10 +288,11 @@ class Ward:
             self._bury()
 
     def _hear_rest(self) -> None:
-        while self.sock and not self.closed:  # what it said before it left comes first
-            before = self.sock
-            self._hear(selectors.EVENT_READ)
-            if self.sock is before and not readable(before):
+        connection = self.connection
+        while connection.sock and not self.closed:  # what it said before it left comes first
+            before = connection.sock
+            connection.hear(selectors.EVENT_READ)
+            if connection.sock is before and not readable(before):
                 break
 
     def _bury(self) -> None:
@@ -330,19 +304,12 @@ class Ward:
     def _gone(self) -> None:
         if not self.closed:
             self.closed = True
-            self._hang_up()
+            self.connection.hang_up()
             self._unwatch_keeper()
             self.parting.bury(0)
 
     def close(self) -> None:
         """Let go, when it has what it was told; the keeper lives on."""
         self.closed = True
-        if self.sock and self.out:
-            self.sock.settimeout(2.0)
-            try:
-                for part in self.out:
-                    self.sock.sendall(part)
-            except OSError:
-                pass
-        self._hang_up()
+        self.connection.finish()
         self._unwatch_keeper()

@@ -104,9 +104,7 @@ def out_of_memory(error):
         text = str(error).lower()
         if isinstance(error, MemoryError) or "outofmemory" in type(error).__name__.lower():
             return True
-        if any(
-            sign in text for sign in ("out of memory", "resource_exhausted", "cannot allocate memory", "alloc_failed")
-        ):
+        if any(sign in text for sign in SIGNS):
             return True
         error = error.__cause__ or error.__context__
     return False

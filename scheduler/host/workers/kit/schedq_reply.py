@@ -10,14 +10,25 @@ def encoded(reply):
     """The reply as one line of JSON, or the error that stands for one that JSON cannot hold."""
     try:
         line = json.dumps(reply, allow_nan=False, default=_plain).encode()
+        if len(line) > LINE_LIMIT:
+            line = _shorter(reply, line)
     except (TypeError, ValueError, RecursionError) as error:
-        where, what = _fault(reply, "")
+        answer = reply["result"] if set(reply) == {"ok", "result"} else reply
+        where, what = _fault(answer, "")
         text = "the reply cannot be written as JSON: {} is {}".format(where, what) if what else str(error)
         return encoded({"ok": False, "reason": "error", "error": text})
     if len(line) > LINE_LIMIT:
         text = "the reply has {} bytes and may have {}; write files to job.out_dir".format(len(line), LINE_LIMIT)
         return encoded({"ok": False, "reason": "error", "error": text})
     return line
+
+
+def _shorter(reply, line):
+    """The same in UTF-8, without blanks; half a character can only be escaped."""
+    try:
+        return json.dumps(reply, ensure_ascii=False, separators=(",", ":"), default=_plain).encode()
+    except UnicodeEncodeError:
+        return line
 
 
 def _plain(value):

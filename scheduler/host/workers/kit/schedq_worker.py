@@ -36,6 +36,7 @@ __all__ = ["Job", "Later", "NoAccelerator", "Refused", "serve"]
 
 PROTOCOL = 1
 EXIT_REFUSED, EXIT_NO_ACCELERATOR, EXIT_LATER = 3, 5, 75
+MESSAGE_MAX = 500
 
 
 class Refused(Exception):
@@ -90,7 +91,7 @@ class Job:
     def progress(self, done=None, total=None, message=""):
         """Say how far it is: a sign of life, shown by `status`. May be called as often as is convenient."""
         if self._send:
-            self._send({"event": "progress", "done": done, "total": total, "message": str(message)})
+            self._send({"event": "progress", "done": done, "total": total, "message": str(message)[:MESSAGE_MAX]})
 
 
 def _made(folder):
@@ -156,7 +157,10 @@ def _last_words(text):
 
 
 def attempt(model, predict, request, job):
-    """Call `predict`: the reply, and the exit code that the worker leaves with afterwards (None = it stays)."""
+    """Call `predict`: the reply, and the exit code that the worker leaves with afterwards (None = it stays).
+
+    An answer stands whole under `result`, so that no key of it can be taken for one of the protocol's.
+    """
     try:
         result = predict(model, request, job)
     except Refused as error:
@@ -183,7 +187,7 @@ def attempt(model, predict, request, job):
     if result is not None and not isinstance(result, dict):
         text = "predict returned {}, not a dict".format(type(result).__name__)
         return {"ok": False, "reason": "error", "error": text}, None
-    return dict(result or {}, ok=True), None
+    return {"ok": True, "result": result or {}}, None
 
 
 def _once(options, model, predict):
@@ -198,11 +202,10 @@ def _once(options, model, predict):
         request = None
     request = dict(request, **job.params) if isinstance(request, dict) else dict(job.params)
     reply, code = attempt(model, predict, request, job)
-    line = encoded(reply)
-    reply = json.loads(line)
+    reply = json.loads(encoded(reply).decode())
     path = str(job.out_dir / "result.json")
     with open(path + ".tmp", "wb") as file:
-        file.write(line)
+        file.write(encoded(reply["result"] if reply["ok"] else reply))
     os.replace(path + ".tmp", path)
     if reply["ok"]:
         return

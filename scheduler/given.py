@@ -1,0 +1,201 @@
+"""What a program gives a Client, as the queue takes it; what is something else is refused by name, value and need.
+
+Standard library only: imported by the fast paths.
+"""
+
+from __future__ import annotations
+
+import os
+
+from scheduler.config import LONGEST_S, SHORTEST_S
+from scheduler.errors import SchedqError, UsageError
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+    from typing import Any
+
+    Input = dict[str, Any] | list[Any] | bytes | bytearray | memoryview | str | os.PathLike[str]
+    Params = dict[str, Any] | Sequence[str] | None
+
+VALUE = "input.json"
+"""What an input that is a JSON value is called, where a worker wants a file."""
+
+BIGGEST = (1 << 63) - 1
+"""The largest whole number that the database keeps."""
+
+
+def refusal(what: str, value: object, needed: str) -> UsageError:
+    """The error for an argument that is not what it must be."""
+    shown = repr(value)
+    if len(shown) > 60:
+        shown = f"{shown[:50]}... ({len(shown)} characters)"
+    return UsageError(f"{what} = {shown}: must be {needed}")
+
+
+def text(what: str, value: object) -> str:
+    """Text that can be stored and shown; None is none. UsageError for another type, a NUL, or what is not UTF-8."""
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise refusal(what, value, "text")
+    if "\0" in value:
+        raise refusal(what, value, "text without a NUL character")
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise refusal(what, value, "text that is UTF-8") from None
+    return value
+
+
+def path(what: str, value: object) -> str:
+    """A path as text, also of a pathlib.Path; None is none."""
+    if value is None or isinstance(value, str):
+        return value or ""
+    if isinstance(value, os.PathLike):
+        found = os.fspath(value)
+        if isinstance(found, str):
+            return found
+    raise refusal(what, value, "a path: text or a pathlib.Path")
+
+
+def whole(what: str, value: object, least: int = -BIGGEST - 1, needed: str = "") -> int:
+    """A whole number that the database can keep, `least` or more."""
+    needed = needed or f"a whole number between {least} and {BIGGEST}"
+    index = getattr(type(value), "__index__", None)
+    if index is None or isinstance(value, bool):
+        raise refusal(what, value, needed)
+    number = int(index(value))
+    if not least <= number <= BIGGEST:
+        raise refusal(what, value, needed)
+    return number
+
+
+def seconds(what: str, value: object, least_s: float = 0.0) -> float | None:
+    """A time span in seconds, None for no limit; at most a hundred years."""
+    if value is None:
+        return None
+    needed = f"a number of seconds between {least_s:g} and {LONGEST_S:.0f}, or None for no limit"
+    if isinstance(value, bool) or not isinstance(value, int | float) or not least_s <= value <= LONGEST_S:
+        raise refusal(what, value, needed)
+    return float(value)
+
+
+def attempt_s(value: object) -> float | None:
+    """How long an attempt may take, in seconds: a millisecond at least."""
+    return seconds("timeout_s", value, SHORTEST_S)
+
+
+def flag(what: str, value: object) -> bool:
+    """True or False."""
+    if not isinstance(value, bool):
+        raise refusal(what, value, "True or False")
+    return value
+
+
+def job_id(value: object, what: str = "id") -> int:
+    """The id of one job."""
+    return whole(what, value, 0, "a job's id, a whole number as submit gives them")
+
+
+def job_ids(value: object) -> list[int]:
+    """The ids of jobs, once each and in order: one id, or several of them."""
+    if getattr(type(value), "__index__", None) is not None:
+        return [job_id(value, "ids")]
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        raise refusal("ids", value, "a job's id or a list of them, whole numbers")
+    return list(dict.fromkeys(job_id(each, "ids") for each in value))
+
+
+def inputs(value: object) -> list[Any]:
+    """The inputs of several jobs. UsageError for what is one input, or would be taken apart into characters."""
+    if isinstance(value, str | bytes | bytearray | memoryview | dict | os.PathLike) or not hasattr(value, "__iter__"):
+        raise refusal("inputs", value, "a list of inputs; for one there is submit")
+    return list(value)
+
+
+def assignments(params: object) -> list[str]:
+    """Parameters as `NAME=VALUE`, of a dict or of such words."""
+    if params is None:
+        return []
+    if isinstance(params, dict):
+        return [f"{text('params', name)}={_value(name, value)}" for name, value in params.items()]
+    if isinstance(params, str | bytes) or not hasattr(params, "__iter__"):
+        raise refusal("params", params, "a dict, or a list of NAME=VALUE")
+    words = list(params)
+    for word in words:
+        if not isinstance(word, str):
+            raise refusal("params", word, "a dict, or a list of NAME=VALUE")
+    return words
+
+
+def _value(name: str, value: object) -> str:
+    if isinstance(value, str):
+        return value
+    try:
+        return _as_json(value)
+    except _NoJson as error:
+        raise refusal(f"params[{name!r}]", value, f"a JSON value ({error})") from None
+
+
+class _NoJson(ValueError):
+    pass
+
+
+def _as_json(value: object) -> str:
+    """A value as JSON text. _NoJson says why it is none: a type, a key that is no text, itself inside."""
+    import json
+
+    try:
+        written = json.dumps(value)
+    except (TypeError, ValueError, RecursionError) as error:
+        why = str(error) if isinstance(error, TypeError) else "it holds itself, or is nested too deep"
+        raise _NoJson(why) from None
+    level = [value]
+    while level:
+        below: list[Any] = []
+        for each in level:
+            if isinstance(each, dict):
+                for key in each:
+                    if not isinstance(key, str):
+                        raise _NoJson(f"the key {key!r} is no text")
+                below += each.values()
+            elif isinstance(each, list | tuple):
+                below += each
+        level = below
+    return written
+
+
+def source(value: Any) -> tuple[bytes, str, str | None, str]:
+    """An input's bytes, its file's name, the folder that it lies in (None = none), and what it is called in messages.
+
+    UsageError for what is no path, bytes or JSON document, or a path that cannot be read.
+    """
+    from scheduler import request
+
+    if isinstance(value, str | os.PathLike):
+        given = path("input", value)
+        return (*request.read(given), "" if given == "-" else request.quoted(given))
+    if isinstance(value, bytes | bytearray | memoryview):
+        return bytes(value), "input", None, "the input"
+    if not isinstance(value, dict | list):
+        raise refusal("input", value, "a path, the bytes of a file, or a JSON document (a dict or a list)")
+    try:
+        return _as_json(value).encode(), VALUE, None, "the input"
+    except _NoJson as error:
+        raise refusal("input", value, f"a JSON document ({error})") from None
+
+
+def of_params(error: UsageError) -> UsageError:
+    """The same refusal of parameters that came as a dict and not as words of a command line."""
+    return type(error)(str(error).replace("--param ", "params: ").replace("with --param", "to params"))
+
+
+def all_of(faults: list[tuple[str, SchedqError]], count: int) -> SchedqError:
+    """One error for every input that cannot be queued, named each by what it was given as."""
+    if count == 1:
+        return faults[0][1]
+    lines = [f"{len(faults)} of {count} inputs cannot be queued, so none was:"]
+    lines += [f"  {error}" if source in str(error) else f"  {source}: {error}" for source, error in faults]
+    kind = UsageError if any(isinstance(error, UsageError) for _source, error in faults) else type(faults[0][1])
+    return kind("\n".join(lines))

@@ -1,0 +1,200 @@
+"""How an attempt's outputs become its job's: by one rename, so that a destination that exists is whole.
+
+What the disk cannot do now may be done later and is raised; what the destination will never take is an outcome.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import glob
+import hashlib
+import json
+import os
+import re
+import shutil
+import stat
+from typing import Any
+
+from scheduler.config import Paths
+from scheduler.crash import crashpoint
+from scheduler.host.attempt import Desk, Spec, told
+from scheduler.host.workers import regular
+from scheduler.model.host import Task
+from scheduler.model.outcome import Outcome
+
+OF_THE_DISK = frozenset(
+    {
+        errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EAGAIN, errno.EINTR, errno.ENOMEM, errno.EMFILE, errno.ENFILE,
+        errno.EBUSY, errno.ESTALE, errno.ETIMEDOUT, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ENOTCONN,
+        errno.EREMOTEIO,
+    }
+)  # fmt: skip
+"""What may pass: the same outputs may go to the same place later. Everything else is the destination's own fault."""
+
+
+RECORD_MAX = 1 << 20
+
+
+def has_outputs(out_dir: str) -> bool:
+    """Whether the attempt wrote anything."""
+    try:
+        with os.scandir(out_dir) as entries:
+            return any(True for _ in entries)
+    except OSError:
+        return False
+
+
+def missing_outputs(spec: Spec, out_dir: str) -> list[str]:
+    """The promised patterns that no file matches."""
+    return [
+        pattern
+        for pattern in spec["outputs"]
+        if not any(os.path.isfile(p) for p in glob.iglob(os.path.join(glob.escape(out_dir), pattern), recursive=True))
+    ]
+
+
+def publish(paths: Paths, task: Task, place: Desk, records: dict[str, Any], umask: int) -> tuple[str, Outcome | None]:
+    """Move an attempt's outputs to the job's destination, whole or not at all; the destination, "" if none.
+
+    `records` (job.json, result.json) are put beside the outputs, where the worker did not write one itself. What was
+    asked for with --out follows the asker's `umask`. What is no file, folder or link is not published. A second value
+    is the outcome when the destination will not take them, now or later, or the worker left something else in their
+    place: the outputs stay in the attempt's folder. Raises OSError for what is the disk's (full, failing).
+    """
+    unfit = _unfit(place.out_dir)
+    if unfit:
+        return "", _kept(task, place, unfit)
+    if not task.out and not has_outputs(place.out_dir):
+        return "", None
+    destination = _destination(paths, task)
+    if os.path.lexists(destination):
+        why = f"{destination} is there by now and was not when the job was submitted"
+        return "", _kept(task, place, why)
+    os.makedirs(place.out_dir, mode=0o700, exist_ok=True)
+    for name, record in records.items():
+        path = os.path.join(place.out_dir, name)
+        if record is not None and (name == "job.json" or not os.path.lexists(path)):
+            mode = 0o666 & ~(umask if task.out else 0o077)
+            regular.put(path, json.dumps(record, indent=1, sort_keys=True).encode(), mode=mode, sync=True)
+    if task.out:
+        os.chmod(place.out_dir, 0o777 & ~umask)
+    _sync_tree(place.out_dir)
+    crashpoint("publish.synced")
+    try:
+        _make_folders(os.path.dirname(destination), 0o777 & ~(umask if task.out else 0o077))
+        _put_in_place(task, place.out_dir, destination)
+    except (OSError, RecursionError) as error:
+        if isinstance(error, OSError) and _number_of(error) in OF_THE_DISK:
+            raise
+        why = told(error) if isinstance(error, OSError) else "they are nested too deep to be copied"
+        return "", _kept(task, place, f"the outputs cannot be put at {_cut(destination)}: {_cut(why)}")
+    crashpoint("publish.renamed")
+    return destination, None
+
+
+def _unfit(out_dir: str) -> str:
+    """What a worker put where its folder of outputs, or our record in it, has to be; "" if nothing is in the way."""
+    try:
+        if not stat.S_ISDIR(os.lstat(out_dir).st_mode):
+            return f"{out_dir} is not the folder that the outputs belong into: the worker put something else there"
+        if stat.S_ISDIR(os.lstat(os.path.join(out_dir, "job.json")).st_mode):
+            return "the worker made a folder job.json among its outputs, where schedq puts a file of that name"
+    except FileNotFoundError:
+        pass
+    return ""
+
+
+def _kept(task: Task, place: Desk, why: str) -> Outcome:
+    text = f"{why}; the outputs stay in {place.out_dir}, and schedq result {task.job_id} has the reply"
+    return Outcome("error", text)
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= 200 else f"{text[:200]}..."
+
+
+def _put_in_place(task: Task, out_dir: str, destination: str) -> None:
+    """One rename; on another filesystem a copy beside, synced, and then the rename."""
+    folder = os.path.dirname(destination)
+    try:
+        os.rename(out_dir, destination)
+    except OSError as error:
+        if error.errno != errno.EXDEV:
+            raise
+        mark = hashlib.sha256(os.fsencode(destination)).hexdigest()[:12]
+        beside = os.path.join(folder, f".schedq-{mark}-{task.job_id}-{task.attempt}.tmp")
+        shutil.rmtree(beside, ignore_errors=True)
+        try:
+            shutil.copytree(out_dir, beside, symlinks=True)
+            _sync_tree(beside)
+            crashpoint("publish.copied")
+            os.rename(beside, destination)
+        except (OSError, RecursionError):
+            shutil.rmtree(beside, ignore_errors=True)
+            raise
+        shutil.rmtree(out_dir, ignore_errors=True)
+    with contextlib.suppress(PermissionError):  # a folder that takes names and shows none cannot be synced
+        _sync(folder)
+
+
+def _number_of(error: OSError) -> int | None:
+    """The errno of an error, also of one that stands for many; None where there is none (a pipe cannot be copied)."""
+    if error.errno is not None:
+        return error.errno
+    found = re.search(r"\[Errno (\d+)\]", told(error))
+    return int(found[1]) if found else None
+
+
+def published(paths: Paths, task: Task, facts: dict[str, Any]) -> str:
+    """Where this attempt's outputs lie if they were put in place before, by a scheduler that ended then; else "".
+
+    `facts` are those of its job.json: another queue's job of the same number is not taken for this one.
+    """
+    destination = _destination(paths, task)
+    try:
+        told = json.loads(regular.content(os.path.join(destination, "job.json"), RECORD_MAX))
+        same = all(told.get(key) == facts.get(key) for key in ("job", "attempt", "slug", "name", "input_sha256"))
+    except (OSError, ValueError, AttributeError, RecursionError):
+        return ""
+    return destination if same else ""
+
+
+def _destination(paths: Paths, task: Task) -> str:
+    return task.out or os.path.join(paths.results, str(task.job_id))
+
+
+def _make_folders(folder: str, mode: int) -> None:
+    """Make a folder and those above it with this mode, whatever this process's own umask is."""
+    missing = []
+    while not os.path.lexists(folder):
+        missing.append(folder)
+        folder = os.path.dirname(folder)
+    for each in reversed(missing):
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(each, 0o700)
+            os.chmod(each, mode)
+
+
+def _sync(folder: str) -> None:
+    _synced(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+
+
+def _synced(fd: int) -> None:
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+def _sync_tree(folder: str) -> None:
+    """Every file and folder of a tree; what is neither, and no link, is taken out: nobody could read or copy it."""
+    for root, _folders, files in os.walk(folder):
+        for name in files:
+            path = os.path.join(root, name)
+            mode = os.lstat(path).st_mode
+            if stat.S_ISREG(mode):
+                _synced(regular.opened(path))
+            elif not stat.S_ISLNK(mode):
+                os.unlink(path)
+        _sync(root)

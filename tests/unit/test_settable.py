@@ -1,0 +1,204 @@
+"""Settings are of their kind and within their limits, or are named with their place, value and the fix."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from scheduler import config, settable
+from scheduler.errors import UsageError
+
+
+@pytest.fixture
+def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name in [each for each in os.environ if each.startswith("SCHEDQ_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    monkeypatch.setattr("scheduler.config.SYSTEM_FILE", str(tmp_path / "etc" / "config.toml"))
+    (tmp_path / "schedq").mkdir()
+    return tmp_path / "schedq" / "config.toml"
+
+
+def refusal() -> str:
+    with pytest.raises(UsageError) as caught:
+        config.settings()
+    assert caught.value.exit_code == 2
+    return str(caught.value)
+
+
+WRONG = [
+    ("reserve_host_gib", '"x"', "must be a number of GiB"),
+    ("reserve_host_gib", "-50", "must be a number of GiB from 0 to 1073741824"),
+    ("reserve_host_gib", "nan", "must be a number of GiB"),
+    ("reserve_host_gib", "true", "must be a number of GiB"),
+    ("reserve_host_gib", "[2.0]", "must be a number of GiB"),
+    ("reserve_host_gib", "2024-01-01", "must be a number of GiB"),
+    ("reserve_unified_gib", "inf", "must be a number of GiB"),
+    ("reserve_device_gib", '""', "must be a number of GiB"),
+    ("disk_reserve_gib", '"a"', "must be a number of GiB"),
+    ("inputs_copy_max_gib", "-0.5", "must be a number of GiB"),
+    ("log_max_mib", "nan", "must be a number of MiB"),
+    ("log_max_mib", "0", "must be a number of MiB from 1"),
+    ("input_max_mib", "-1", "must be a number of MiB from 0.000001 to 4096"),
+    ("input_max_mib", "0", "must be a number of MiB"),
+    ("input_max_mib", "1e400", "must be a number of MiB"),
+    ("input_max_mib", "1e300", "must be a number of MiB"),
+    ("overtake", "900", "must be a duration"),
+    ("overtake", '"-5s"', "must be a duration"),
+    ("auto_down", '"soon"', "must be a duration"),
+    ("auto_down", f'"{"9" * 400}d"', "must be a duration"),
+    ("strict", '"maybe"', "must be true or false"),
+    ("unified", '"sometimes"', "must be auto, true or false"),
+    ("allow_network_filesystem", "2", "must be true or false"),
+]
+
+
+@pytest.mark.parametrize(("key", "value", "says"), WRONG)
+def test_a_wrong_setting_of_a_file_is_named_with_its_value_and_the_fix(
+    file: Path, key: str, value: str, says: str
+) -> None:
+    file.write_text(f"{key} = {value}\n")
+    told = refusal()
+    assert told.startswith(f"{file}: {key} = ")
+    assert says in told
+    assert f"; write {key} = " in told
+    assert len(told) < len(str(file)) + 300
+
+
+@pytest.mark.parametrize(("key", "value", "says"), WRONG)
+def test_a_wrong_setting_of_the_environment_is_named_with_its_variable(
+    file: Path, monkeypatch: pytest.MonkeyPatch, key: str, value: str, says: str
+) -> None:
+    variable = "SCHEDQ_" + key.upper()
+    monkeypatch.setenv(variable, value.strip('"'))
+    told = refusal()
+    assert told.startswith(f"${variable} = ")
+    assert says in told
+    assert "or unset it" in told
+
+
+def test_every_fault_is_told_at_once(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('reserve_host_gib = "x"\nlog_max_mb = 3\n')
+    monkeypatch.setenv("SCHEDQ_STRICT", "perhaps")
+    told = refusal().split("\n")
+    assert len(told) == 3
+    assert "unknown setting log_max_mb; did you mean log_max_mib?" in "\n".join(told)
+
+
+@pytest.mark.parametrize("value", ["0", "2", "2.5", '"2.5"', "1048576"])
+def test_a_number_within_its_limits_is_taken(file: Path, value: str) -> None:
+    file.write_text(f"reserve_host_gib = {value}\n")
+    assert config.settings().number("reserve_host_gib") == float(value.strip('"'))
+
+
+def test_every_number_has_its_limits_and_the_defaults_are_within_them(file: Path) -> None:
+    assert config.settings().values == config.DEFAULTS
+    assert {key for key, value in config.DEFAULTS.items() if type(value) in (int, float)} == set(settable.LIMITS)
+
+
+def test_what_the_environment_overrides_is_not_asked_of_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('reserve_host_gib = "x"\n')
+    monkeypatch.setenv("SCHEDQ_RESERVE_HOST_GIB", "3")
+    assert config.settings().number("reserve_host_gib") == 3.0
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("a = " + "9" * 5000, "line 1: a: a whole number of 5000 digits"),
+        ("a = 0x" + "f" * 4000, "a: a whole number of more than 64 bits"),
+        ("a = 9223372036854775808", "a: a whole number of more than 64 bits"),
+        ("a = " + "[" * 20_000, "nested too deep"),
+        (".".join("a" * 30_000) + " = 1", "nested too deep"),
+        ("a = 1\x00", "not TOML"),
+        ("a", "not TOML"),
+        ("a = '" + "x" * (1 << 20) + "'", "and may have 1048576"),
+    ],
+    ids=range(8),
+)
+def test_a_file_that_cannot_be_taken_in_is_refused_in_words(file: Path, text: str, says: str) -> None:
+    file.write_text(text)
+    told = refusal()
+    assert told.startswith(f"{file}: ")
+    assert says in told
+    assert len(told) < len(str(file)) + 300
+
+
+def test_bytes_that_are_no_text_are_refused_in_words(file: Path) -> None:
+    file.write_bytes(b"strict = \xff")
+    assert "byte 9 is not UTF-8" in refusal()
+
+
+def test_a_pipe_a_folder_a_device_a_circle_and_a_dead_link_are_named_for_what_they_are(file: Path) -> None:
+    os.mkfifo(file)
+    assert f"{file}: is a pipe" in refusal()
+    file.unlink()
+    file.mkdir()
+    assert f"{file}: is a folder" in refusal()
+    file.rmdir()
+    for target, says in (("/dev/zero", "is a device"), (file.name, "in a circle"), ("gone", "which is not there")):
+        file.symlink_to(target)
+        assert says in refusal()
+        file.unlink()
+    assert config.settings()
+
+
+def test_a_setting_asked_for_by_itself_is_a_finite_number() -> None:
+    for value in ("nan", "x", "1e999"):
+        wrong = config.Settings({"log_max_mib": value}, {"log_max_mib": "/some/file"}, {})
+        with pytest.raises(UsageError, match="/some/file"):
+            wrong.number("log_max_mib")
+
+
+@pytest.mark.parametrize("text", ["9" * 400 + "d", "1e400s", "40000d", "999999999h"])
+def test_a_duration_has_an_end(text: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        config.duration_s(text)
+    assert len(str(caught.value)) < 200
+
+
+def test_what_is_odd_in_a_configuration_without_faults_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    file.write_text('[providers.fold]\nthreads = 2\n[providers.fodl]\nthreads = 2\n[providers."zz:big"]\nthreads = 1\n')
+    monkeypatch.setenv("SCHEDQ_RESERVE_HOST_GB", "3")
+    told = config.check(["fold", "other"])
+    assert [f"{file}: [providers.fodl]" in each for each in told] == [True, False, False]
+    assert "did you mean fold?" in told[0]
+    assert "[providers.zz:big]" in told[1]
+    assert "known: fold, other" in told[1]
+    assert "$SCHEDQ_RESERVE_HOST_GB" in told[2]
+    assert "SCHEDQ_RESERVE_HOST_GIB?" in told[2]
+    assert len(config.check()) == 1
+    file.write_text("strict = 7\n")
+    with pytest.raises(UsageError, match="strict = 7"):
+        config.check()
+
+
+def schedq(*words: str, home: Path) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "scheduler", *words], env={**os.environ, "SCHEDQ_HOME": str(home)},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("text", ['reserve_host_gib = "x"', "log_max_mib = nan", "a = " + "9" * 5000], ids=range(3))
+@pytest.mark.parametrize("verb", ["config show", "up", "providers list"])
+def test_a_call_that_reads_a_wrong_setting_ends_with_two_and_names_the_file(
+    file: Path, tmp_path: Path, text: str, verb: str
+) -> None:
+    file.write_text(text)
+    done = schedq(*verb.split(), home=tmp_path / "home")
+    assert done.returncode == 2
+    assert str(file) in done.stderr
+    assert "fault of schedq" not in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["config show", "providers check"])
+def test_a_section_of_a_provider_that_is_not_there_is_told(file: Path, tmp_path: Path, verb: str) -> None:
+    file.write_text("[providers.capitii]\nthreads = 2\n")
+    done = schedq(*verb.split(), home=tmp_path / "home")
+    assert done.returncode == 0
+    assert f"{file}: [providers.capitii] has no effect: no provider capitii; did you mean capiti?" in done.stderr
