@@ -168,6 +168,17 @@ TABLE = (
         panel=MORE,
     ),
     Verb(
+        "plan",
+        "planning:plan",
+        "When each job is expected to start and to end.",
+        told="From learned times and the queue as it is now; new jobs change it. A job that waits for something other "
+        "than its turn has no time: schedq status says why.",
+        options=(JSON,),
+        examples=("schedq plan", "schedq plan --json"),
+        panel=MORE,
+        fast=True,
+    ),
+    Verb(
         "simulate",
         "simulating:simulate",
         "Run a night that has not happened, in seconds, and print its figures.",

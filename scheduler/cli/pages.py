@@ -182,7 +182,8 @@ def _waiting(jobs: list[Row], now: float) -> list[str]:
         waited = span(now - seconds(first["submitted_at"]))
         lines.append(f"{_begin(first)} {waited:>9}  {others}".rstrip())
         why = text or "the scheduler has not looked at it yet"
-        lines += wrap(_once(word, why), " " * 8)
+        soon = "" if first.get("starts_in_s") is None else f"; expected in {span(first['starts_in_s'])}"
+        lines += wrap(_once(word, why) + soon, " " * 8)
     return lines + _more(len(groups) - SHOWN_GROUPS)
 
 

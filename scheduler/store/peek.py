@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import sqlite3
 
-from scheduler.clock import now_s, seconds, stamp
+from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
-from scheduler.store import content, identity
+from scheduler.store import content, sighted
 from scheduler.store.connection import open_reader, require_current, revision, told
 from scheduler.store.intake import missing
 from scheduler.store.kept import is_made
@@ -47,14 +47,12 @@ WAITING = (
 BLOCKED = f"SELECT {COLUMNS} FROM jobs WHERE state = 'queued' AND blocked IS NOT NULL ORDER BY not_before_at LIMIT ?"
 ENDED = f"SELECT {COLUMNS} FROM jobs WHERE ended_at IS NOT NULL ORDER BY ended_at DESC LIMIT ?"
 DEPTH = "SELECT slug, variant, state, sum(n) FROM depth GROUP BY slug, variant, state"
-WORKERS = "SELECT * FROM workers WHERE state <> 'gone' ORDER BY id"
-CHARGED = "SELECT worker_id, pool, charge_gib FROM leases WHERE state <> 'released'"
 UNRETURNED = (
     "SELECT l.worker_id, l.slug, l.pool, l.charge_gib, l.state FROM leases l JOIN workers w ON w.id = l.worker_id"
     " WHERE l.state <> 'released' AND w.state = 'gone' ORDER BY l.worker_id, l.id"
 )
 SCHEDULER = "SELECT pid, started_at, version FROM schedulers ORDER BY epoch DESC LIMIT 1"
-LIVE_QUERIES = (ACTIVE, HELD, WAITING, BLOCKED, ENDED, DEPTH, WORKERS, CHARGED, UNRETURNED, SCHEDULER)
+LIVE_QUERIES = (ACTIVE, HELD, WAITING, BLOCKED, ENDED, DEPTH, sighted.WORKERS, sighted.CHARGED, UNRETURNED, SCHEDULER)
 
 
 def _look(paths: Paths, question: Callable[[sqlite3.Connection], T], empty: T) -> T:
@@ -93,6 +91,7 @@ def status(paths: Paths) -> dict[str, Any]:
 
 
 def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str, Any]:
+    from scheduler.store.outlook import Outlook
     from scheduler.store.reason import Reasons
 
     counts: dict[str, int] = {}
@@ -111,7 +110,7 @@ def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str
     held = connection.execute(HELD, (HELD_SHOWN,)).fetchall()
     shown = [*connection.execute(ACTIVE), *waiting, *held, *connection.execute(ENDED, (ENDED_SHOWN,))]
     reasons = Reasons(connection, runs)
-    means = {(row["slug"], row["variant"]): row["run_s"] for row in connection.execute("SELECT * FROM timings")}
+    outlook = Outlook(connection, at_s, runs)
     scheduler = connection.execute(SCHEDULER).fetchone()
     paused = connection.execute("SELECT paused_at FROM queue").fetchone()
     return {
@@ -120,9 +119,9 @@ def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str
             "pid": scheduler["pid"] if runs and scheduler else None,
             "since_at": scheduler["started_at"] if runs and scheduler else None,
         },
-        **_machine(connection),
-        "workers": _workers(connection, at_s),
-        "jobs": [_job(connection, row, reasons.of(row), means, at_s) for row in shown],
+        **sighted.machine(connection),
+        "workers": sighted.workers(connection, at_s),
+        "jobs": [_job(row, reasons.of(row), outlook.of(row)) for row in shown],
         "counts": counts,
         "waiting_more": queued - len(waiting),
         "held_more": counts.get("held", 0) - len(held),
@@ -130,84 +129,14 @@ def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str
     }
 
 
-def _facts(connection: sqlite3.Connection) -> tuple[str, dict[str, Any]] | None:
-    """(stamp, snapshot) of this machine as it was last seen, else of the one that was seen last."""
-    row = connection.execute("SELECT at, snapshot FROM facts WHERE host_id = ?", (identity.host_id(),)).fetchone()
-    row = row or connection.execute("SELECT at, snapshot FROM facts ORDER BY at DESC LIMIT 1").fetchone()
-    return None if row is None else (row["at"], json.loads(row["snapshot"]))
-
-
-def _machine(connection: sqlite3.Connection) -> dict[str, Any]:
-    """The last recorded snapshot, its charges summed anew from the live leases."""
-    import math
-
-    found = _facts(connection)
-    if found is None:
-        return {}
-    at, snapshot = found
-    charged: dict[str, list[float]] = {}
-    for _, pool, charge_gib in connection.execute(CHARGED):
-        charged.setdefault(pool, []).append(charge_gib)
-    pools = []
-    for pool in snapshot.get("pools", []):
-        held = [*charged.get(pool["id"], ()), pool.get("others_gib") or 0.0]
-        pools.append({**pool, "charged_gib": math.fsum(held)})
-    return {
-        "facts_at": at, "pools": pools, "others": snapshot.get("others", []), "cores": snapshot.get("cores"),
-        "notes": snapshot.get("notes", []),
-    }  # fmt: skip
-
-
-def _workers(connection: sqlite3.Connection, at_s: float) -> list[dict[str, Any]]:
-    charges: dict[int, list[dict[str, Any]]] = {}
-    found = _facts(connection)
-    used = found[1].get("used_gib", {}) if found else {}
-    for worker_id, pool, charge_gib in connection.execute(CHARGED):
-        in_memory = used.get(str(worker_id)) if pool in ("host", "unified") else None
-        charges.setdefault(worker_id, []).append({"pool": pool, "charge_gib": charge_gib, "used_gib": in_memory})
-    answer = []
-    for row in connection.execute(WORKERS):
-        idle = row["state"] == "ready" and row["idle_since_at"] is not None
-        answer.append(
-            {
-                "id": row["id"],
-                "slug": row["slug"],
-                "variant": row["variant"],
-                "state": row["state"],
-                "pid": row["leader_pid"] or row["keeper_pid"],
-                "charges": charges.get(row["id"], []),
-                "idle_s": max(0.0, at_s - seconds(row["idle_since_at"])) if idle else None,
-                "jobs_served": row["jobs_served"],
-                "pinned": bool(row["pinned"]),
-                "retire_after": row["retire_after"],
-                "why": row["why"],
-                "created_at": row["created_at"],
-            }
-        )
-    return answer
-
-
-def _job(
-    connection: sqlite3.Connection,
-    row: sqlite3.Row,
-    reason: dict[str, str] | None,
-    means: dict[tuple[str, str], float],
-    at_s: float,
-) -> dict[str, Any]:
-    ends_in_s = None
-    mean_s = means.get((row["slug"], row["variant"]))
-    if row["state"] == "running" and mean_s:
-        sent = connection.execute(
-            "SELECT sent_at FROM attempts WHERE job_id = ? AND attempt = ?", (row["id"], row["attempt"])
-        ).fetchone()
-        if sent is not None and sent["sent_at"]:
-            ends_in_s = max(0.0, mean_s - (at_s - seconds(sent["sent_at"])))
+def _job(row: sqlite3.Row, reason: dict[str, str] | None, times: tuple[float | None, float | None]) -> dict[str, Any]:
+    starts_in_s, ends_in_s = times
     return {
         "id": row["id"], "slug": row["slug"], "variant": row["variant"], "name": row["name"], "user": row["user"],
         "state": row["state"], "priority": row["priority"], "batch": row["batch"], "attempt": row["attempt"],
         "submitted_at": row["submitted_at"], "started_at": row["started_at"], "ended_at": row["ended_at"],
         "reason": reason, "progress": json.loads(row["progress"]) if row["progress"] else None,
-        "starts_in_s": None, "ends_in_s": ends_in_s, "worker_id": row["worker_id"],
+        "starts_in_s": starts_in_s, "ends_in_s": ends_in_s, "worker_id": row["worker_id"],
         "cancel_requested_at": row["cancel_requested_at"], "outcome_kind": row["outcome"], "out": row["out"],
     }  # fmt: skip
 
@@ -216,15 +145,16 @@ def job(paths: Paths, job_id: int) -> dict[str, Any]:
     """What `show ID --json` says: the job as in `status`, its request, outcome, attempts and story. NoSuchJob."""
 
     def question(connection: sqlite3.Connection) -> dict[str, Any] | None:
+        from scheduler.store.outlook import Outlook
         from scheduler.store.reason import Reasons
         from scheduler.store.story import story
 
         row = connection.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
         if row is None:
             return None
-        means = {(t["slug"], t["variant"]): t["run_s"] for t in connection.execute("SELECT * FROM timings")}
-        reason = Reasons(connection, scheduler_runs(paths)).of(row)
-        answer = {"schema_version": SCHEMA_VERSION, **_job(connection, row, reason, means, now_s())}
+        runs = scheduler_runs(paths)
+        times = Outlook(connection, now_s(), runs).of(row)
+        answer = {"schema_version": SCHEMA_VERSION, **_job(row, Reasons(connection, runs).of(row), times)}
         ended = row["outcome"] is not None
         answer["outcome"] = (
             {"kind": row["outcome"], "text": row["outcome_text"] or "", "exit_code": row["exit_code"]}
@@ -248,6 +178,40 @@ def job(paths: Paths, job_id: int) -> dict[str, Any]:
         return answer
 
     return _there(_look(paths, question, None), job_id, paths)
+
+
+def planned(paths: Paths, most: int) -> dict[str, Any]:
+    """What `plan --json` says: every job that runs, comes up or may start, by when it should be sent.
+
+    At most `most` waiting jobs of each provider; `waiting_more` counts the rest, `blocked` those that may not start.
+    """
+    at_s, runs = now_s(), scheduler_runs(paths)
+    empty: dict[str, Any] = {"schema_version": SCHEMA_VERSION, "at": stamp(at_s), "scheduler": {"running": runs}}
+    empty |= {"jobs": [], "waiting_more": 0, "blocked": 0}
+
+    def question(connection: sqlite3.Connection) -> dict[str, Any]:
+        from scheduler.store.outlook import Outlook
+        from scheduler.store.reason import Reasons
+
+        outlook, reasons = Outlook(connection, at_s, runs), Reasons(connection, runs)
+        jobs = [_job(row, None, outlook.of(row)) for row in connection.execute(ACTIVE)]
+        waiting_more = blocked = 0
+        for slug, variant, state, n in connection.execute(DEPTH).fetchall():
+            blocked += n if state in ("blocked", "held") else 0
+            if state == "queued":
+                rows = connection.execute(WAITING, (slug, variant, most)).fetchall()
+                waiting_more += n - len(rows)
+                jobs += [_job(row, reasons.of(row), outlook.of(row, ahead)) for ahead, row in enumerate(rows)]
+        return {**empty, "jobs": sorted(jobs, key=_turn), "waiting_more": waiting_more, "blocked": blocked}
+
+    return _look(paths, question, empty)
+
+
+def _turn(job: dict[str, Any]) -> tuple[float, float, int]:
+    """Running ones first, then by expected start, then those of which nothing is known."""
+    running = job["state"] == "running"
+    starts_in_s = -1.0 if running else float("inf") if job["starts_in_s"] is None else job["starts_in_s"]
+    return starts_in_s, -job["priority"], job["id"]
 
 
 def result(paths: Paths, job_id: int) -> tuple[bytes | None, str | None, dict[str, Any]]:
@@ -314,7 +278,7 @@ def ids(paths: Paths, filters: dict[str, Any]) -> list[int]:
 
 def workers(paths: Paths) -> list[dict[str, Any]]:
     """The live workers, as in `status`."""
-    return _look(paths, lambda connection: _workers(connection, now_s()), [])
+    return _look(paths, lambda connection: sighted.workers(connection, now_s()), [])
 
 
 def unreturned(paths: Paths) -> list[dict[str, Any]]:
@@ -331,7 +295,7 @@ def last_scheduler(paths: Paths) -> dict[str, Any] | None:
 
 def facts(paths: Paths) -> dict[str, Any] | None:
     """The last recorded snapshot of this machine, None if it was never recorded."""
-    found = _look(paths, _facts, None)
+    found = _look(paths, sighted.facts, None)
     return None if found is None else found[1]
 
 

@@ -122,7 +122,8 @@ def test_who_tells_it_to_go_learns_what_it_went_for(paths: Paths) -> None:
     lock, serving = SchedulerLock(paths), Serving(paths)
     line = wake.Line(paths)
     try:
-        assert line.ask(op="down") is not None
+        assert line.ask(5.0, op="down") is not None
+        assert line.ask(5.0, op="ping") is not None, "by now the order was noted"
         serving.says["leaving"] = "restart"
         serving.close()
         assert line.hear(5.0) == {"left": "restart"}

@@ -1,0 +1,58 @@
+"""`schedq plan`: the queue as it is now, in the order in which it is expected to run."""
+
+from __future__ import annotations
+
+from scheduler.cli import say
+from scheduler.cli.fast import Call
+from scheduler.cli.say import fill, paint, span
+from scheduler.config import Paths
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+SHOWN, LISTED = 40, 100_000
+
+
+def plan(call: Call) -> int:
+    """Print when each job is expected to start and to end."""
+    from scheduler.store import peek
+
+    found = peek.planned(Paths(), LISTED if call.flag("json") else SHOWN)
+    if call.flag("json"):
+        say.out(say.document(found))
+        return 0
+    for line in page(found):
+        say.out(line)
+    if not found["scheduler"]["running"] and found["jobs"]:
+        say.note("no scheduler runs for this queue, so nobody knows when; `schedq up` starts one")
+    return 0
+
+
+def page(found: dict[str, Any]) -> list[str]:
+    """The plan for people: a line a job, soonest first."""
+    jobs = found["jobs"]
+    if not jobs and not found["blocked"]:
+        return ["nothing runs and nothing waits"]
+    lines = [paint(f"{'id':>6}  {'provider':17} {'name':20} {'state':9} {'starts in':>10} {'ends in':>10}", "bold")]
+    lines += [_line(job) for job in jobs[:SHOWN]]
+    more = len(jobs) - len(jobs[:SHOWN]) + found["waiting_more"]
+    if more:
+        lines.append(f"       and {more} more, later")
+    if found["blocked"]:
+        lines.append(f"       and {found['blocked']} that may not start yet (schedq status says why)")
+    return lines
+
+
+def _line(job: dict[str, Any]) -> str:
+    name = f"{job['slug']}:{job['variant']}" if job["variant"] else str(job["slug"])
+    state = "waiting" if job["state"] == "queued" else "starting" if job["state"] == "admitted" else job["state"]
+    starts = "-" if job["state"] == "running" else _in(job["starts_in_s"])
+    return (
+        f"{job['id']:>6}  {fill(name, 17)} {fill(str(job['name']), 20)} {state:9} {starts:>10}"
+        f" {_in(job['ends_in_s']):>10}"
+    )
+
+
+def _in(seconds: float | None) -> str:
+    return "?" if seconds is None else span(seconds)

@@ -1,0 +1,94 @@
+"""When jobs are expected to be sent and to end: the scheduler's last forecast, carried on to this moment.
+
+A forecast rests on learned means and on the queue as it is; it promises nothing. Standard library only.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+
+from scheduler.clock import seconds
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    Times = tuple[float | None, float | None]
+
+LEAST_LEFT = 0.1
+"""Of what a load or a run usually takes, as much is always still to come: as in rules.expected, a test compares."""
+
+COUNTED = 10_000
+"""Jobs ahead of one that are counted; farther back nothing is said (P12)."""
+
+HIGHER = (
+    "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE slug = ? AND variant = ? AND state = 'queued' AND blocked IS NULL"
+    f" AND priority > ? LIMIT {COUNTED})"
+)
+EARLIER = (
+    "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE slug = ? AND variant = ? AND state = 'queued' AND blocked IS NULL"
+    f" AND priority = ? AND id < ? LIMIT {COUNTED})"
+)
+SENT = "SELECT sent_at FROM attempts WHERE job_id = ? AND attempt = ?"
+LOADING = "SELECT created_at FROM workers WHERE id = ? AND state IN ('parked', 'starting')"
+
+
+class Outlook:
+    """The forecasts of one read snapshot, at one moment. `runs` = whether a scheduler holds the queue's lock."""
+
+    def __init__(self, connection: sqlite3.Connection, at_s: float, runs: bool) -> None:
+        self._connection, self._at_s, self._runs = connection, at_s, runs
+        self._forecasts = {(row["slug"], row["variant"]): row for row in connection.execute("SELECT * FROM forecasts")}
+        self._timings = {(row["slug"], row["variant"]): row for row in connection.execute("SELECT * FROM timings")}
+
+    def of(self, row: sqlite3.Row, ahead: int | None = None) -> Times:
+        """(starts_in_s, ends_in_s) of a job; None where it has started, will not, or nobody can tell.
+
+        `ahead`: how many of its provider's waiting jobs stand before it, counted here unless given.
+        """
+        if row["state"] == "running":
+            return None, self._rest_of_run_s(row)
+        if not self._runs:
+            return None, None
+        if row["state"] == "admitted":
+            return self._of_admitted(row)
+        if row["state"] == "queued" and row["blocked"] is None:
+            return self._of_waiting(row, ahead)
+        return None, None
+
+    def _mean(self, row: sqlite3.Row, what: str) -> float | None:
+        known = self._timings.get((row["slug"], row["variant"]))
+        return float(known[f"{what}_s"]) if known is not None and known[f"{what}s"] else None
+
+    def _left_s(self, mean_s: float | None, since_at: str | None) -> float | None:
+        if mean_s is None or not since_at:
+            return None
+        return max(mean_s - max(0.0, self._at_s - seconds(since_at)), LEAST_LEFT * mean_s)
+
+    def _rest_of_run_s(self, row: sqlite3.Row) -> float | None:
+        sent = self._connection.execute(SENT, (row["id"], row["attempt"])).fetchone()
+        return None if sent is None else self._left_s(self._mean(row, "run"), sent["sent_at"])
+
+    def _of_admitted(self, row: sqlite3.Row) -> Times:
+        worker = self._connection.execute(LOADING, (row["worker_id"],)).fetchone()
+        starts_in_s = 0.0 if worker is None else self._left_s(self._mean(row, "load"), worker["created_at"])
+        return starts_in_s, _sum(starts_in_s, self._mean(row, "run"))
+
+    def _of_waiting(self, row: sqlite3.Row, ahead: int | None) -> Times:
+        forecast = self._forecasts.get((row["slug"], row["variant"]))
+        if forecast is None:
+            return None, None
+        before = self._ahead(row) if ahead is None else ahead
+        if before >= COUNTED:
+            return None, None
+        soonest_s = max(0.0, seconds(forecast["starts_at"]) - self._at_s)
+        starts_in_s = soonest_s + before // max(1, forecast["workers"]) * forecast["run_s"]
+        return starts_in_s, starts_in_s + forecast["run_s"]
+
+    def _ahead(self, row: sqlite3.Row) -> int:
+        of = (row["slug"], row["variant"], row["priority"])
+        (higher,) = self._connection.execute(HIGHER, of).fetchone()
+        (earlier,) = self._connection.execute(EARLIER, (*of, row["id"])).fetchone()
+        return int(higher) + int(earlier)
+
+
+def _sum(one: float | None, other: float | None) -> float | None:
+    return None if one is None or other is None else one + other

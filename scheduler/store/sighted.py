@@ -1,0 +1,74 @@
+"""The machine and its workers as they were last written down. Standard library only: read by `status`."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+
+from scheduler.clock import seconds
+from scheduler.store import identity
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+WORKERS = "SELECT * FROM workers WHERE state <> 'gone' ORDER BY id"
+CHARGED = "SELECT worker_id, pool, charge_gib FROM leases WHERE state <> 'released'"
+
+
+def facts(connection: sqlite3.Connection) -> tuple[str, dict[str, Any]] | None:
+    """(stamp, snapshot) of this machine as it was last seen, else of the one that was seen last."""
+    row = connection.execute("SELECT at, snapshot FROM facts WHERE host_id = ?", (identity.host_id(),)).fetchone()
+    row = row or connection.execute("SELECT at, snapshot FROM facts ORDER BY at DESC LIMIT 1").fetchone()
+    return None if row is None else (row["at"], json.loads(row["snapshot"]))
+
+
+def machine(connection: sqlite3.Connection) -> dict[str, Any]:
+    """The last recorded snapshot, its charges summed anew from the live leases."""
+    import math
+
+    found = facts(connection)
+    if found is None:
+        return {}
+    at, snapshot = found
+    charged: dict[str, list[float]] = {}
+    for _, pool, charge_gib in connection.execute(CHARGED):
+        charged.setdefault(pool, []).append(charge_gib)
+    pools = []
+    for pool in snapshot.get("pools", []):
+        held = [*charged.get(pool["id"], ()), pool.get("others_gib") or 0.0]
+        pools.append({**pool, "charged_gib": math.fsum(held)})
+    return {
+        "facts_at": at, "pools": pools, "others": snapshot.get("others", []), "cores": snapshot.get("cores"),
+        "notes": snapshot.get("notes", []),
+    }  # fmt: skip
+
+
+def workers(connection: sqlite3.Connection, at_s: float) -> list[dict[str, Any]]:
+    """Every worker that is not gone, with its charges, what it was last seen to use, and how long it is idle."""
+    charges: dict[int, list[dict[str, Any]]] = {}
+    found = facts(connection)
+    used = found[1].get("used_gib", {}) if found else {}
+    for worker_id, pool, charge_gib in connection.execute(CHARGED):
+        in_memory = used.get(str(worker_id)) if pool in ("host", "unified") else None
+        charges.setdefault(worker_id, []).append({"pool": pool, "charge_gib": charge_gib, "used_gib": in_memory})
+    answer = []
+    for row in connection.execute(WORKERS):
+        idle = row["state"] == "ready" and row["idle_since_at"] is not None
+        answer.append(
+            {
+                "id": row["id"],
+                "slug": row["slug"],
+                "variant": row["variant"],
+                "state": row["state"],
+                "pid": row["leader_pid"] or row["keeper_pid"],
+                "charges": charges.get(row["id"], []),
+                "idle_s": max(0.0, at_s - seconds(row["idle_since_at"])) if idle else None,
+                "jobs_served": row["jobs_served"],
+                "pinned": bool(row["pinned"]),
+                "retire_after": row["retire_after"],
+                "why": row["why"],
+                "created_at": row["created_at"],
+            }
+        )
+    return answer
