@@ -34,7 +34,7 @@ def page(found: dict[str, Any]) -> list[str]:
     jobs = found["jobs"]
     if not jobs and not found["blocked"]:
         return ["nothing runs and nothing waits"]
-    lines = [paint(f"{'id':>6}  {'provider':17} {'name':20} {'state':9} {'starts in':>10} {'ends in':>10}", "bold")]
+    lines = [paint(f"{'id':>6}  {'provider':17} {'name':20} {'state':13} {'starts in':>9} {'ends in':>9}", "bold")]
     lines += [_line(job) for job in jobs[:SHOWN]]
     more = len(jobs) - len(jobs[:SHOWN]) + found["waiting_more"]
     if more:
@@ -46,11 +46,13 @@ def page(found: dict[str, Any]) -> list[str]:
 
 def _line(job: dict[str, Any]) -> str:
     name = f"{job['slug']}:{job['variant']}" if job["variant"] else str(job["slug"])
-    state = "waiting" if job["state"] == "queued" else "starting" if job["state"] == "admitted" else job["state"]
+    state = "starting" if job["state"] == "admitted" else job["state"]
+    if state == "queued":
+        state = "waiting" if job["starts_in_s"] is not None else (job["reason"] or {}).get("ruling") or "waiting"
     starts = "-" if job["state"] == "running" else _in(job["starts_in_s"])
     return (
-        f"{job['id']:>6}  {fill(name, 17)} {fill(str(job['name']), 20)} {state:9} {starts:>10}"
-        f" {_in(job['ends_in_s']):>10}"
+        f"{job['id']:>6}  {fill(name, 17)} {fill(str(job['name']), 20)} {state:13} {starts:>9}"
+        f" {_in(job['ends_in_s']):>9}"
     )
 
 

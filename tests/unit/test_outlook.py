@@ -1,0 +1,124 @@
+"""What `status` and `schedq plan` say of when: the scheduler's forecast, carried on to the moment of asking."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pytest import approx
+from queues import submitted
+
+from scheduler.clock import stamp
+from scheduler.config import Paths
+from scheduler.model.plan import Predict
+from scheduler.store import heads, outlook, peek, queue, timings, workers
+from scheduler.store.engine import Store
+
+NOW_S = 1_800_000_000.0
+
+
+@pytest.fixture
+def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    monkeypatch.setattr(peek, "now_s", lambda: NOW_S)
+    monkeypatch.setattr(peek, "scheduler_runs", lambda paths: True)
+    return Paths(str(tmp_path / "queue"))
+
+
+@pytest.fixture
+def store(paths: Paths) -> Iterator[Store]:
+    made = Store(paths)
+    yield made
+    made.close()
+
+
+def times(paths: Paths) -> dict[int, tuple[float | None, float | None]]:
+    return {job["id"]: (job["starts_in_s"], job["ends_in_s"]) for job in peek.status(paths)["jobs"]}
+
+
+def forecast(store: Store, in_s: float, run_s: float = 10.0, count: int = 1) -> None:
+    with store.write() as tx:
+        heads.set_forecasts(tx, [(Predict("boltz", "", in_s, run_s, count), stamp(NOW_S + in_s))])
+
+
+def a_worker(store: Store, age_s: float) -> int:
+    with store.write() as tx:
+        return workers.insert(
+            tx, slug="boltz", variant="", revision="r1", mode="resident", host_id="h", epoch=1,
+            created_at=stamp(NOW_S - age_s),
+        )  # fmt: skip
+
+
+def test_each_waiting_job_starts_behind_those_before_it(paths: Paths, store: Store) -> None:
+    submitted(paths, 3)
+    assert times(paths) == dict.fromkeys((1, 2, 3), (None, None))
+    forecast(store, 60.0)
+    assert times(paths) == {1: (60.0, 70.0), 2: (70.0, 80.0), 3: (80.0, 90.0)}
+    submitted(paths, priority=5)
+    assert times(paths)[4] == (60.0, 70.0) and times(paths)[1] == (70.0, 80.0)
+
+
+def test_two_workers_take_two_at_a_time(paths: Paths, store: Store) -> None:
+    submitted(paths, 4)
+    forecast(store, 0.0, count=2)
+    assert [times(paths)[n][0] for n in (1, 2, 3, 4)] == [0.0, 0.0, 10.0, 10.0]
+
+
+def test_a_forecast_that_is_over_says_now_and_not_before(paths: Paths, store: Store) -> None:
+    submitted(paths)
+    forecast(store, -30.0)
+    assert times(paths) == {1: (0.0, 10.0)}
+
+
+def test_a_job_that_comes_up_and_one_that_runs_have_what_is_left_of_the_usual(paths: Paths, store: Store) -> None:
+    submitted(paths, 2)
+    worker_id = a_worker(store, age_s=30.0)
+    with store.write() as tx:
+        timings.loaded(tx, "boltz", "", 100.0)
+        timings.ran(tx, "boltz", "", 40.0)
+        queue.admit(tx, 1, worker_id, 1, stamp(NOW_S - 30.0))
+    assert times(paths)[1] == (approx(70.0), approx(110.0))
+    with store.write() as tx:
+        workers.move(tx, worker_id, "go", stamp(NOW_S - 25.0))
+        workers.move(tx, worker_id, "answer", stamp(NOW_S - 20.0))
+        queue.send(tx, 1, 1, stamp(NOW_S - 15.0))
+    assert times(paths)[1] == (None, approx(25.0))
+
+
+def test_a_run_that_takes_longer_than_usual_has_a_tenth_of_it_left(paths: Paths, store: Store) -> None:
+    submitted(paths)
+    worker_id = a_worker(store, age_s=900.0)
+    with store.write() as tx:
+        timings.ran(tx, "boltz", "", 40.0)
+        queue.admit(tx, 1, worker_id, 1, stamp(NOW_S - 900.0))
+        queue.send(tx, 1, 1, stamp(NOW_S - 900.0))
+    assert times(paths)[1] == (None, approx(outlook.LEAST_LEFT * 40.0))
+
+
+def test_without_a_scheduler_nobody_knows_when(paths: Paths, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    submitted(paths)
+    forecast(store, 60.0)
+    monkeypatch.setattr(peek, "scheduler_runs", lambda paths: False)
+    assert times(paths) == {1: (None, None)}
+
+
+def test_show_status_and_plan_say_the_same(paths: Paths, store: Store) -> None:
+    submitted(paths, 30)
+    submitted(paths, slug="esm")
+    forecast(store, 60.0)
+    planned = {job["id"]: (job["starts_in_s"], job["ends_in_s"]) for job in peek.planned(paths, 100)["jobs"]}
+    assert planned == {**{n: (60.0 + 10.0 * (n - 1), 70.0 + 10.0 * (n - 1)) for n in range(1, 31)}, 31: (None, None)}
+    assert times(paths).items() <= planned.items()
+    for job_id in (1, 7, 30, 31):
+        shown = peek.job(paths, job_id)
+        assert (shown["starts_in_s"], shown["ends_in_s"]) == planned[job_id]
+
+
+def test_a_plan_shows_the_soonest_first_and_counts_the_rest(paths: Paths, store: Store) -> None:
+    submitted(paths, 5)
+    submitted(paths, slug="esm")
+    forecast(store, 60.0)
+    found = peek.planned(paths, 3)
+    assert [job["id"] for job in found["jobs"]] == [1, 2, 3, 6]
+    assert found["waiting_more"] == 2 and found["blocked"] == 0
+    assert peek.planned(Paths(str(paths.home) + "-none"), 3)["jobs"] == []

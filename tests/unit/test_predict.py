@@ -1,0 +1,65 @@
+"""When waiting jobs are expected to be sent: from learned means, charges and the order of starts."""
+
+from __future__ import annotations
+
+from builders import broken, machine, pool, provider, snapshot, waiting, worker
+from pytest import approx
+
+from scheduler.model.plan import Predict
+from scheduler.rules import expected
+from scheduler.rules.predict import predict
+from scheduler.store import outlook
+
+HERE = machine(pool("host", 64.0))
+
+
+def told(*parts: object, **over: object) -> dict[str, tuple[float, float, int]]:
+    found = predict(snapshot(*parts, **over))
+    assert all(isinstance(each, Predict) for each in found)
+    return {each.slug: (each.starts_in_s, each.run_s, each.workers) for each in found}
+
+
+def test_a_job_behind_a_busy_worker_is_sent_when_that_is_expected_to_be_done() -> None:
+    known = provider(load_s=100.0, run_s=40.0)
+    assert told(known, waiting(), worker(3, state="busy", job_id=9, state_s=30.0)) == {"boltz": (10.0, 40.0, 1)}
+    late = told(known, waiting(), worker(3, state="busy", job_id=9, state_s=500.0))
+    assert late["boltz"][0] == approx(expected.LEAST_LEFT * 40.0)
+
+
+def test_a_job_behind_a_loading_worker_waits_for_the_load_and_for_the_job_that_it_is_for() -> None:
+    known = provider(load_s=100.0, run_s=40.0)
+    assert told(known, waiting(), worker(3, state="starting", job_id=9, state_s=30.0)) == {"boltz": (110.0, 40.0, 1)}
+
+
+def test_an_absent_provider_starts_when_its_room_is_given_back_and_then_loads() -> None:
+    parts = (provider(ram=40.0, load_s=100.0, run_s=40.0), provider("esm", ram=40.0, load_s=9.0, run_s=60.0))
+    busy = worker(5, "esm", "busy", 40.0, job_id=9, state_s=20.0)
+    assert told(*parts, waiting(), busy) == {"boltz": (140.0, 40.0, 1)}
+    behind = told(*parts, waiting(), waiting("esm", 2, count=3), busy)
+    assert behind["boltz"][0] == approx(40.0 + 3 * 60.0 + 100.0) and behind["esm"][0] == approx(40.0)
+
+
+def test_what_fits_now_only_loads() -> None:
+    assert told(provider(ram=4.0, load_s=100.0, run_s=5.0), waiting()) == {"boltz": (100.0, 5.0, 1)}
+
+
+def test_with_nothing_learned_it_is_what_is_usual_here() -> None:
+    assert told(provider(), waiting()) == {"boltz": (expected.UNKNOWN_LOAD_S, expected.UNKNOWN_RUN_S, 1)}
+    two = told(provider(), provider("esm", load_s=10.0, run_s=4.0), waiting())
+    assert two == {"boltz": (10.0, 4.0, 1)}
+
+
+def test_nothing_is_said_of_what_nobody_here_can_start() -> None:
+    assert told(provider(), broken(), waiting()) == {}
+    assert told(provider(ram=63.0), waiting()) == {}
+    assert told(provider(), waiting(), paused=True) == {}
+
+
+def test_several_workers_serve_side_by_side() -> None:
+    two = provider(max_workers=2, load_s=1.0, run_s=40.0)
+    parts = (worker(3, state="busy", job_id=8, state_s=35.0), worker(4, state="busy", job_id=9, state_s=5.0))
+    assert told(two, waiting(), *parts) == {"boltz": (5.0, 40.0, 2)}
+
+
+def test_status_counts_what_is_left_as_the_rules_do() -> None:
+    assert outlook.LEAST_LEFT == expected.LEAST_LEFT
