@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from scheduler.model.plan import Waiting
 from scheduler.rules import explain
+from scheduler.rules.closing import lanes
 from scheduler.rules.desk import Desk, Why
 from scheduler.rules.forecast import Group, Rooms, place_in
 from scheduler.rules.order import Key, name_of
@@ -56,11 +57,15 @@ def start_beside(desk: Desk) -> bool:
 
 def start_more(desk: Desk) -> None:
     """A further worker of a provider that may have several, when nobody else needs the room."""
-    if desk.reserved or desk.making or any(map(desk.absent, desk.eligible)):
+    if desk.reserved or desk.making:
         return
+    machine = desk.snapshot.machine
+    wanted: set[str] = set()
+    for waiting in filter(desk.absent, desk.eligible):
+        wanted |= lanes(demand_of(desk.provider((waiting.slug, waiting.variant))), machine)
     for waiting in desk.eligible:
         key = (waiting.slug, waiting.variant)
-        if desk.was_served(waiting) or key in desk.started:
+        if desk.was_served(waiting) or key in desk.started or lanes(demand_of(desk.provider(key)), machine) & wanted:
             continue
         workers = desk.present(waiting)
         if not workers or desk.free(waiting) is not None or len(workers) >= desk.provider(key).max_workers:

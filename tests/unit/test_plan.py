@@ -230,6 +230,17 @@ def test_a_second_worker_of_a_provider_starts_only_where_it_may_and_nobody_else_
     assert started(made(several, waiting(job_id=7), busy, replace(busy, id=4))) == []
 
 
+def test_on_cards_a_second_worker_only_waits_for_those_who_wait_for_a_card_too() -> None:
+    cards = machine(pool("device:x", 48.0), pool("device:y", 48.0), pool("host", 64.0))
+    several, busy = provider(vram=40.0, max_workers=2), worker(3, state="busy", job_id=6, charges={"device:x": 40.0})
+    full = worker(4, "esm", "busy", charges={"host": 20.0}, job_id=8)
+    free = (several, waiting(job_id=7), busy, full)
+    on_host = (provider("tool", ram=50.0), waiting("tool", 9))
+    on_card = (provider("big", vram=46.0), waiting("big", 9))
+    assert started(made(*free, *on_host, machine=cards)) == [7]
+    assert started(made(*free, *on_card, machine=cards)) == [9]
+
+
 def test_memory_that_is_on_its_way_back_is_waited_for_before_an_idle_worker_goes() -> None:
     for returning in (
         lease(90, 30.0),
