@@ -19,24 +19,28 @@ from scheduler.rules.placement import demand_of
 
 
 def heads(desk: Desk) -> list[Head]:
-    """The heads of this tick, first to last: whoever is first for a device that nobody before could use, and whoever
-    was a head before a higher priority came."""
-    taken: set[str] = set()
+    """The heads of this tick, first to last: of each priority whoever is first for a device that none before it of that
+    priority could use, and whoever was a head already.
+
+    A higher priority may always go before; of its own, and of lower ones, nobody overtakes a head past its bound.
+    """
+    taken: dict[int, set[str]] = {}
     found = []
     reserved = {each.head.job_id: each for each in desk.reserved}
     everywhere = {pool.id for pool in desk.snapshot.machine.pools}
     for waiting in desk.eligible:
-        if taken >= everywhere and waiting.head_for_s is None:
+        before = taken.setdefault(waiting.priority, set())
+        if before >= everywhere and waiting.head_for_s is None:
             continue
         kept = reserved.get(waiting.job_id)
         if kept is not None and kept.claim.charges:
             here = lanes_of(kept.claim.charges)
         else:
             here = lanes(demand_of(desk.provider((waiting.slug, waiting.variant))), desk.snapshot.machine)
-        if here - taken or waiting.head_for_s is not None:
+        if here - before or waiting.head_for_s is not None:
             victims = tuple(sorted(kept.victims)) if kept is not None and kept.victims is not None else None
             found.append(Head(waiting.job_id, victims))
-        taken |= here
+        before |= here
     return found
 
 

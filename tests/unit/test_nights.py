@@ -102,6 +102,22 @@ def test_strict_order_admits_nobody_before_everybody_earlier(night: Night) -> No
                 assert other.admitted_s is not None and other.admitted_s <= job.admitted_s
 
 
+def test_a_head_is_not_overtaken_by_its_own_priority_for_ever_while_a_higher_one_always_has_something_first() -> None:
+    providers = {
+        slug: provider(slug, float(gib), 0.0, idle_timeout_s=0.0)
+        for slug, gib in zip(SLUGS, (50, 30, 12, 9, 8), strict=True)
+    }
+    rows = [(150.5, "a", 10.0, 0)]
+    rows += [(2.0 + 20 * n, "cd"[n % 2], 100.0, 0) for n in range(200)]
+    rows += [(10.0 + 40 * n, "e", 45.0, 1) for n in range(100)]
+    jobs = [Job(n, slug, run_s, at_s, priority) for n, (at_s, slug, run_s, priority) in enumerate(sorted(rows), 1)]
+    night = Night(ONE, providers, dict.fromkeys(SLUGS, 10.0), jobs, overtake_s=300.0)
+    night.run()
+    (large,) = [job for job in jobs if job.slug == "a"]
+    first_s = max(job.admitted_s or 0.0 for job in jobs if job.priority == 0 and job.id < large.id)
+    assert large.admitted_s is not None and large.admitted_s <= max(first_s, 150.5) + 300.0 + 10.0 + 100.0
+
+
 # A fault in any rule is seen
 
 
