@@ -8,6 +8,7 @@ between the two leaves a claim without a deed, which `recover` undoes.
 from __future__ import annotations
 
 import logging
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -43,6 +44,7 @@ SETTLE_S = 0.02
 """After a tick that changed something the next is soon, events or not: what it made possible is then seen."""
 
 FACTS_EVERY_S = 5.0
+FORECAST_EVERY_S = 1.0
 
 
 class Loop:
@@ -75,6 +77,7 @@ class Loop:
         self.performer = Performer(host, clock, self.memory, identity, store.paths, draw)
         self._seen: Snapshot | None = None
         self._facts_at: float | None = None
+        self._forecast_at, self._outdated = -math.inf, True
         self._moved = False
         self._watched_at = clock.monotonic_s()
         self._inbox: list[HostEvent] = []
@@ -143,7 +146,7 @@ class Loop:
     def _wait_out(self) -> bool:
         """Nothing was planned in this tick, and its last transaction may have been rolled back."""
         self.performer.doubt()
-        self._facts_at = None
+        self._facts_at, self._outdated = None, True
         self.last_activity = self.clock.monotonic_s()
         self.clock.sleep(RETRY_S)
         return self.leaving != "restart"
@@ -218,7 +221,7 @@ class Loop:
                 deeds.append(deed)
         self.performer.forget_reasons(tx)
         self.performer.settle_heads(tx, seen)
-        self._record_facts(tx, seen)
+        self._record_facts(tx, seen, happened)
         self._look_ahead(tx)
         return seen
 
@@ -233,6 +236,8 @@ class Loop:
         if self._moved and settle_s:
             return settle_s
         ahead = [self._due_in_s or most_s, *(at - now for at in self.memory.deadline.values())]
+        if self.told and self._outdated:
+            ahead.append(max(0.01, FORECAST_EVERY_S - (now - self._forecast_at)))
         ahead += [breaker.next_try_in_s for breaker in seen.breakers.values()]
         ahead += [seen.overtake_s - (waiting.head_for_s or 0.0) for waiting in seen.waiting]
         for worker in seen.workers:
@@ -299,16 +304,19 @@ class Loop:
                 left.append(job)
         return left
 
-    def _record_facts(self, tx: Connection, seen: Snapshot) -> None:
-        """Keep what `status` shows of the machine: when something lives or waits, at most every few seconds."""
-        now = self.clock.monotonic_s()
-        first = self._facts_at is None
-        busy = bool(seen.workers or seen.waiting or seen.leases)
-        if self.told and (first or (busy and now - (self._facts_at or 0.0) >= FACTS_EVERY_S)):
+    def _record_facts(self, tx: Connection, seen: Snapshot, happened: list[HostEvent]) -> None:
+        """Keep what `status` shows: the machine every few seconds, forecasts soon after something happened."""
+        now, busy = self.clock.monotonic_s(), bool(seen.workers or seen.waiting or seen.leases)
+        if not self.told:
+            return
+        if self._facts_at is None or (busy and now - self._facts_at >= FACTS_EVERY_S):
             facts.put(tx, self.identity.host_id, self.host.facts(seen.machine), stamp(self.clock.now_s()))
+            self._facts_at, self._outdated = now, True
+        self._outdated = self._outdated or bool(happened)
+        if self._outdated and now - self._forecast_at >= FORECAST_EVERY_S:
             wall = self.clock.now_s()
             heads.set_forecasts(tx, ((each, stamp(wall + each.starts_in_s)) for each in predict(seen)))
-            self._facts_at = now
+            self._forecast_at, self._outdated = now, False
 
     def _note_activity(self, seen: Snapshot) -> None:
         """It stays while anything lives, waits, or waits for its time."""

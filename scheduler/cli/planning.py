@@ -36,19 +36,24 @@ def page(found: dict[str, Any]) -> list[str]:
         return ["nothing runs and nothing waits"]
     lines = [paint(f"{'id':>6}  {'provider':17} {'name':20} {'state':13} {'starts in':>9} {'ends in':>9}", "bold")]
     lines += [_line(job) for job in jobs[:SHOWN]]
+    unknown = any(job["state"] == "queued" and job["starts_in_s"] is None for job in jobs[:SHOWN])
     more = len(jobs) - len(jobs[:SHOWN]) + found["waiting_more"]
     if more:
         lines.append(f"       and {more} more, later")
     if found["blocked"]:
         lines.append(f"       and {found['blocked']} that may not start yet (schedq status says why)")
+    if unknown and found["scheduler"]["running"]:
+        lines.append("       ? = nobody can tell yet; schedq status says what stands in the way")
+    ends = [job["ends_in_s"] for job in jobs]
+    if ends and None not in ends and not more:
+        lines.append(f"       all of it is expected to be done in {span(max(ends))}")
     return lines
 
 
 def _line(job: dict[str, Any]) -> str:
     name = f"{job['slug']}:{job['variant']}" if job["variant"] else str(job["slug"])
     state = "starting" if job["state"] == "admitted" else job["state"]
-    if state == "queued":
-        state = "waiting" if job["starts_in_s"] is not None else (job["reason"] or {}).get("ruling") or "waiting"
+    state = "waiting" if state == "queued" else state
     starts = "-" if job["state"] == "running" else _in(job["starts_in_s"])
     return (
         f"{job['id']:>6}  {fill(name, 17)} {fill(str(job['name']), 20)} {state:13} {starts:>9}"

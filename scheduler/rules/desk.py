@@ -195,6 +195,11 @@ class Desk:
             self.why[_key(waiting)] = ("cores", explain.too_few_cores(name_of(waiting), threads, in_use, cores))
         return False
 
+    def refused_by_reading(self, waiting: Waiting) -> bool:
+        """Whether it is refused now for another reason than what is charged."""
+        verdict = self.standing(waiting).decide(demand_of(self.provider(_key(waiting))))
+        return verdict.ruling in ("unreadable", "unknown_holding", "no_room_now")
+
     def admitted_but_for_kept(self, waiting: Waiting) -> bool:
         """Whether only what is kept for others, or being made for them, stands in its way."""
         if not self.kept and not self.reserved:

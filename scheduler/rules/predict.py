@@ -4,25 +4,31 @@ from __future__ import annotations
 
 from scheduler.model.plan import Predict, Snapshot
 from scheduler.rules.desk import Desk
-from scheduler.rules.forecast import Leaving, unfold
+from scheduler.rules.forecast import Leaving, place_in, unfold
 
 
 def predict(snapshot: Snapshot) -> list[Predict]:
     """One forecast for each provider whose jobs wait for room or for their worker, in the order of the line.
 
-    A provider that nothing can start now (paused, broken, not installed, refused by others than ours) has none.
+    A provider that nothing can start now (paused, broken, not installed, refused by others than ours) has none. One
+    that fits by its charges and is refused by a reading all the same is taken to start when all that works now is done:
+    until then nobody can tell, and if nothing works, nothing is said.
     """
     desk = Desk(snapshot)
     rooms = desk.rooms()
     leaving = [each for _, each in desk.running_dry(rooms)]
-    groups = []
+    groups, refused = [], []
     for waiting in desk.eligible:
         key = (waiting.slug, waiting.variant)
         if key in desk.making:
             group = desk.group(waiting, rooms)
             leaving.append(Leaving(group.lasts_s, group.places[0] if group.places else ()))
         elif desk.absent(waiting):
-            groups.append(desk.group(waiting, rooms))
+            group = desk.group(waiting, rooms)
+            if place_in(rooms.free, group.places) is not None and desk.refused_by_reading(waiting):
+                refused.append(group)
+            else:
+                groups.append(group)
     rank = {key: n for n, key in enumerate(desk.order)}
     groups.sort(key=lambda group: (rank.get(group.key, len(rank)), *group.first))
     head = desk.head
@@ -33,6 +39,9 @@ def predict(snapshot: Snapshot) -> list[Predict]:
         (head.slug, head.variant) if head is not None and desk.absent(head) else None,
         desk.closes_in_s(head) if head is not None else 0.0,
     )
+    starts_s = dict(future.starts_s)
+    if leaving:
+        starts_s |= dict.fromkeys((group.key for group in refused), max(each.left_s for each in leaving))
     found = []
     for waiting in desk.eligible:
         key = (waiting.slug, waiting.variant)
@@ -45,6 +54,6 @@ def predict(snapshot: Snapshot) -> list[Predict]:
             found.append(Predict(*key, load_s + run_s, run_s, 1))
         elif key in desk.making:
             found.append(Predict(*key, load_s, run_s, 1))
-        elif key in future.starts_s:
-            found.append(Predict(*key, future.starts_s[key] + load_s, run_s, 1))
+        elif key in starts_s:
+            found.append(Predict(*key, starts_s[key] + load_s, run_s, 1))
     return found

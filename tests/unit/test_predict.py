@@ -55,6 +55,17 @@ def test_nothing_is_said_of_what_nobody_here_can_start() -> None:
     assert told(provider(), waiting(), paused=True) == {}
 
 
+def test_what_a_reading_refuses_is_not_said_to_start_now() -> None:
+    cached = machine(pool("host", 64.0, free=5.0, available=60.0))
+    parts = (provider(ram=20.0, load_s=10.0, run_s=5.0), provider("esm", ram=1.0, load_s=1.0, run_s=60.0))
+    busy = worker(5, "esm", "busy", 1.0, job_id=9, state_s=20.0)
+    assert told(*parts, waiting(), busy, machine=cached) == {"boltz": (50.0, 5.0, 1)}
+    behind = told(*parts, waiting(), waiting("esm", 2, count=2), busy, machine=cached)
+    assert behind["boltz"][0] == approx(40.0 + 2 * 60.0 + 10.0)
+    full = machine(pool("host", 64.0, free=5.0, available=60.0), competing=1)
+    assert told(provider(ram=20.0), waiting(), machine=full) == {}
+
+
 def test_several_workers_serve_side_by_side() -> None:
     two = provider(max_workers=2, load_s=1.0, run_s=40.0)
     parts = (worker(3, state="busy", job_id=8, state_s=35.0), worker(4, state="busy", job_id=9, state_s=5.0))
