@@ -7,6 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 
+import psutil
 import pytest
 from driven import Done, Queue, eventually
 
@@ -29,11 +30,19 @@ def together(queue: Queue, *calls: list[str]) -> list[Done]:
     return [over(process) for process in [queue.start(*words) for words in calls]]
 
 
+def words_of(process: psutil.Process) -> list[str]:
+    """A process's command line; none of one that has just ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def left(queue: Queue, count: int) -> list[int]:
     """The pids of the schedulers, once they are so many: who found the lock taken is there for an instant."""
 
     def there() -> list[int]:
-        return [process.pid for process in queue.processes() if "serve" in process.cmdline()]
+        return [process.pid for process in queue.processes() if "serve" in words_of(process)]
 
     eventually(lambda: len(there()) == count, what=f"{count} schedulers")
     return there()

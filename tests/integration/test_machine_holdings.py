@@ -61,7 +61,9 @@ def run() -> Iterator[Run]:
 def look(tmp_path: Path) -> Iterator[Callable[[], Machine]]:
     """A fresh snapshot of this machine, as queue Q sees it."""
     budgets = {"hydropathy": (0.0, 0.25)}
-    sampler = Sampler(Paths(str(tmp_path)), settings(), queue_id="Q", budget_of=budgets.get, period_s=3600.0)
+    sampler = Sampler(
+        Paths(str(tmp_path)), settings(), queue_id="Q", host_id="here", budget_of=budgets.get, period_s=3600.0
+    )
     sampler.open()
 
     def fresh() -> Machine:
