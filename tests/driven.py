@@ -177,6 +177,14 @@ class Queue:
         return self.status()["scheduler"]["pid"]
 
 
+def words_of(process: psutil.Process) -> list[str]:
+    """A process's command line; none of one that has just ended."""
+    try:
+        return process.cmdline()
+    except psutil.Error:
+        return []
+
+
 def eventually(condition: Callable[[], object], *, within_s: float = 20.0, what: str = "") -> object:
     """Wait for a condition, with a deadline: the value that made it true."""
     deadline = time.monotonic() + within_s

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from driven import Queue, eventually
+from driven import Queue, eventually, words_of
 from providers import ENVS, ROOT
 
 SLOW = """
@@ -33,7 +33,7 @@ INNER = "import time; time.sleep(98)"
 
 def installing(queue: Queue) -> bool:
     """Whether the innermost program of the installation runs."""
-    return any(INNER in process.cmdline() for process in queue.processes())
+    return any(INNER in words_of(process) for process in queue.processes())
 
 
 @pytest.mark.parametrize("verb", ["run", "install"])

@@ -7,9 +7,8 @@ import signal
 import subprocess
 from pathlib import Path
 
-import psutil
 import pytest
-from driven import Done, Queue, eventually
+from driven import Done, Queue, eventually, words_of
 
 PATIENCE_S = 120.0
 
@@ -28,14 +27,6 @@ def over(process: subprocess.Popen[str]) -> Done:
 def together(queue: Queue, *calls: list[str]) -> list[Done]:
     """These calls at one time."""
     return [over(process) for process in [queue.start(*words) for words in calls]]
-
-
-def words_of(process: psutil.Process) -> list[str]:
-    """A process's command line; none of one that has just ended."""
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
 
 
 def left(queue: Queue, count: int) -> list[int]:
