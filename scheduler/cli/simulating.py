@@ -43,13 +43,17 @@ def page(found: dict[str, object]) -> list[str]:
     assert isinstance(jobs, list) and isinstance(workers, list)
     rows = [
         ("jobs", f"{len(jobs)} of {len({job['slug'] for job in jobs})} providers"),
-        ("done after", f"{say.span(makespan_s)}, {makespan_s / bound_s:.3f} of the least possible {say.span(bound_s)}"),
+        ("done after", f"{say.span(makespan_s)}{_of_least(makespan_s, bound_s)}"),
         ("cold starts", f"{found['cold_starts']}, evictions {found['evictions']}"),
         ("mean wait", say.span(float(str(found["mean_wait_s"])))),
         ("longest wait", say.span(float(str(found["worst_wait_s"])))),
         ("longest first", f"{say.span(float(str(found['worst_head_wait_s'])))} first in the line until it was sent"),
     ]
     return [f"{name:14} {told}" for name, told in rows]
+
+
+def _of_least(makespan_s: float, bound_s: float) -> str:
+    return f", {makespan_s / bound_s:.3f} of the least possible {say.span(bound_s)}" if bound_s > 0 else ""
 
 
 def _text(name: str) -> str:

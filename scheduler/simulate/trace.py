@@ -17,6 +17,8 @@ from typing import Any
 from scheduler.errors import Refused, UsageError
 
 MOST_BYTES = 64 << 20
+MOST = 1e12
+"""No night has a figure as large as this, in GiB or in seconds; sums of them stay finite."""
 
 
 @dataclass(frozen=True)
@@ -69,6 +71,11 @@ def read(text: str, name: str) -> Trace:
     jobs = tuple(_job(n, row, providers, name) for n, row in enumerate(rows))
     _ordered(jobs, name)
     usable_gib = capacity_gib - reserve_gib
+    if usable_gib <= 0:
+        raise Refused(
+            f"{name}: capacity_gib {capacity_gib:g} less reserve_gib {reserve_gib:g} leaves nothing to use; give the "
+            "trace more capacity"
+        )
     for slug in sorted({job.slug for job in jobs}):
         if providers[slug].budget_gib > usable_gib:
             raise Refused(
@@ -76,7 +83,9 @@ def read(text: str, name: str) -> Trace:
                 f"{usable_gib:g} GiB can be used: this night cannot end; give the trace more capacity or leave it out"
             )
     told = raw.get("lower_bound_s")
-    bound_s = lower_bound_s(providers, jobs, usable_gib) if told is None else _number(raw, "lower_bound_s", name, "")
+    bound_s = lower_bound_s(providers, jobs, usable_gib)
+    if told is not None:
+        bound_s = _number(raw, "lower_bound_s", name, "", least=0.0)
     return Trace(capacity_gib, reserve_gib, providers, jobs, bound_s)
 
 
@@ -99,6 +108,8 @@ def lower_bound_s(providers: dict[str, Simulated], jobs: tuple[Arrival, ...], us
 
 def _provider(slug: str, raw: Any, name: str) -> Simulated:
     where = f"providers.{slug}."
+    if not slug.isprintable() or not slug.strip():
+        raise UsageError(f"{name}: {slug!r} is no provider's name; use letters, digits and _")
     if not isinstance(raw, dict):
         raise UsageError(f"{name}: providers.{slug} must be an object with budget_gib and cold_s")
     warm_s = None if raw.get("warm_s") is None else _number(raw, "warm_s", name, where, least=0.0)
@@ -116,7 +127,9 @@ def _job(n: int, raw: Any, providers: dict[str, Simulated], name: str) -> Arriva
         raise UsageError(f"{name}: {where}id is {number!r}; it must be a whole number from 1")
     if not isinstance(priority, int) or isinstance(priority, bool):
         raise UsageError(f"{name}: {where}priority is {priority!r}; it must be a whole number")
-    if slug not in providers:
+    if abs(priority) > 1 << 31:
+        raise UsageError(f"{name}: {where}priority is {priority}; it must be between -2147483648 and 2147483648")
+    if not isinstance(slug, str) or slug not in providers:
         raise UsageError(f"{name}: {where}slug is {slug!r}, which is not among its providers")
     arrives_s = _number(raw, "arrives_s", name, where, least=0.0)
     return Arrival(number, slug, arrives_s, _number(raw, "run_s", name, where, least=0.0), priority)
@@ -140,8 +153,9 @@ def _mapping(raw: dict[str, Any], key: str, name: str) -> dict[str, Any]:
 
 def _number(raw: dict[str, Any], key: str, name: str, where: str, least: float | None = None) -> float:
     value = raw.get(key)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise UsageError(f"{name}: {where}{key} is {value!r}; it must be a number")
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MOST:
+        shown = repr(value) if len(repr(value)) <= 40 else f"{repr(value)[:40]}..."
+        raise UsageError(f"{name}: {where}{key} is {shown}; it must be a number of at most {MOST:g}")
     if least is not None and value < least:
         raise UsageError(f"{name}: {where}{key} is {value!r}; it must be at least {least:g}")
     return float(value)

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from nights import Job, Night
 
+from scheduler.cli.simulating import page
 from scheduler.errors import Refused, UsageError
 from scheduler.model.provider import Provider
 from scheduler.simulate import trace
@@ -125,6 +126,13 @@ def job(**over: Any) -> list[dict[str, Any]]:
         ({"jobs": job(id=0)}, "whole number from 1"),
         ({"jobs": job(run_s=True)}, r"jobs\[0\]\.run_s is True; it must be a number"),
         ({"jobs": [*job(id=2, arrives_s=9.0), *job(id=1)]}, "in the order of submission"),
+        ({"jobs": job(slug=["a"])}, "not among its providers"),
+        ({"jobs": job(priority=10**20)}, "priority is 1"),
+        ({"jobs": job(run_s=1e308)}, "at most 1e"),
+        ({"capacity_gib": 10**400}, "at most 1e"),
+        ({"capacity_gib": float("nan")}, "must be a number"),
+        ({"lower_bound_s": -3}, "at least 0"),
+        ({"providers": {"\ud800": {"budget_gib": 1.0, "cold_s": 1.0}}}, "no provider's name"),
     ],
 )  # fmt: skip
 def test_a_trace_that_is_none_is_refused_with_the_place_and_the_reason(over: dict[str, Any], said: str) -> None:
@@ -137,3 +145,12 @@ def test_what_is_no_json_and_a_night_that_cannot_end_are_refused() -> None:
         trace.read("{nonsense", "night.json")
     with pytest.raises(Refused, match=r"a needs 80 GiB.*60 GiB can be used"):
         night_of(small(providers={"a": {"budget_gib": 80.0, "cold_s": 1.0}}))
+    with pytest.raises(Refused, match="leaves nothing to use"):
+        night_of(small(reserve_gib=64.0))
+
+
+def test_a_night_that_takes_no_time_is_over_at_once() -> None:
+    nothing = {"a": {"budget_gib": 0.0, "cold_s": 0.0}}
+    found = simulate(night_of(small(providers=nothing, jobs=job(run_s=0.0))), overtake_s=900.0, strict=False)
+    assert found["makespan_s"] == found["lower_bound_s"] == 0.0
+    assert any("done after" in line for line in page(found))
