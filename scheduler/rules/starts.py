@@ -57,13 +57,14 @@ def start_beside(desk: Desk) -> bool:
 
 def start_more(desk: Desk) -> None:
     """A further worker of a provider that may have several, when nobody else needs the room."""
-    if desk.reserved or desk.making:
+    several = [w for w in desk.eligible if desk.provider((w.slug, w.variant)).max_workers > 1 and desk.present(w)]
+    if not several or desk.reserved or desk.making:
         return
     machine = desk.snapshot.machine
     wanted: set[str] = set()
     for waiting in filter(desk.absent, desk.eligible):
         wanted |= lanes(demand_of(desk.provider((waiting.slug, waiting.variant))), machine)
-    for waiting in desk.eligible:
+    for waiting in several:
         key = (waiting.slug, waiting.variant)
         if desk.was_served(waiting) or key in desk.started or lanes(demand_of(desk.provider(key)), machine) & wanted:
             continue

@@ -65,7 +65,10 @@ class Outlook:
 
     def _rest_of_run_s(self, row: sqlite3.Row) -> float | None:
         sent = self._connection.execute(SENT, (row["id"], row["attempt"])).fetchone()
-        return None if sent is None else self._left_s(self._mean(row, "run"), sent["sent_at"])
+        mean_s, forecast = self._mean(row, "run"), self._forecasts.get((row["slug"], row["variant"]))
+        if mean_s is None and forecast is not None and self._runs:
+            mean_s = float(forecast["run_s"])
+        return None if sent is None else self._left_s(mean_s, sent["sent_at"])
 
     def _of_admitted(self, row: sqlite3.Row) -> Times:
         worker = self._connection.execute(LOADING, (row["worker_id"],)).fetchone()
