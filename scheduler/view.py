@@ -153,7 +153,6 @@ def _waiting(row: Any, victims: tuple[int, ...] | None, memory: Memory, now: flo
         job_id=row.id,
         priority=row.priority,
         count=row.count,
-        waited_s=max(0.0, wall - seconds(row.submitted_at)),
         head_for_s=head_for_s,
         victims=victims,
         following=None if row.next_id is None else (row.next_priority, row.next_id),

@@ -76,7 +76,7 @@ def provider(slug: str = "boltz", vram: float | None = 0.0, ram: float = 1.0, **
 
 def waiting(slug: str = "boltz", job_id: int = 1, **over: Any) -> Waiting:
     """The first waiting job of a provider."""
-    values: dict[str, Any] = {"variant": "", "priority": 0, "count": 1, "waited_s": 10.0, "revision": "r", **over}
+    values: dict[str, Any] = {"variant": "", "priority": 0, "count": 1, "revision": "r", **over}
     return Waiting(slug=slug, job_id=job_id, **values)
 
 

@@ -208,7 +208,7 @@ class Night:
                 since = job.head_since_s
                 waiting.append(
                     Waiting(
-                        slug, "", job.id, job.priority, len(queue), self.now_s - job.arrives_s,
+                        slug, "", job.id, job.priority, len(queue),
                         head_for_s=None if since is None else self.now_s - since, victims=job.victims,
                         following=(-queue[1][0], queue[1][1]) if len(queue) > 1 else None, revision="r",
                     )

@@ -23,7 +23,6 @@ class Waiting:
     job_id: int
     priority: int
     count: int
-    waited_s: float
     head_for_s: float | None = None
     victims: tuple[int, ...] | None = None
     following: tuple[int, int] | None = None

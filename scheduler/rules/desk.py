@@ -77,7 +77,7 @@ class Desk:
             return None
         priority, job_id = waiting.following
         return Waiting(
-            waiting.slug, waiting.variant, job_id, priority, waiting.count - 1, waiting.waited_s,
+            waiting.slug, waiting.variant, job_id, priority, waiting.count - 1,
             revision=waiting.revision, paused=waiting.paused,
         )  # fmt: skip
 

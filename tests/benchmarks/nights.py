@@ -2,8 +2,8 @@
 
     .venv/bin/python tests/benchmarks/nights.py [--seeds 20] [--jobs 400] [--processes 2] [--unlearned]
 
-Seeds 1 to N of four kinds of night (overnight_trace.py), each simulated at overtake = 900 s and strictly; a night counts
-only if check_night.py finds no broken rule. All figures are means over the nights; `/ strict` is each night's mean wait
+Seeds 1 to N of four kinds of night (overnight_trace.py), each simulated at overtake = 900 s and strictly. A night
+counts only if check_night.py finds no broken rule. All figures are means over nights; `/ strict` is a night's mean wait
 over that of the same night in strict order. CPU is without the interpreter's start. Exits 1 if a rule was broken.
 """
 
