@@ -98,6 +98,7 @@ def _serve(
         "home": paths.home,
         "manifests": manifest_folders(),
         "envs": envs(),
+        "trouble": "",
     }
     host = LocalHost(paths, settings, queue_id=queue_id, host_id=host_id, about=about, umask=umask, owned=lock.stands)
     orders = Orders(settings.seconds("overtake"), strict=settings.flag("strict"))
@@ -109,6 +110,7 @@ def _serve(
         host.open()
         loop.recover()
         while loop.tick(0.0 if host.idles else None):
+            about["trouble"] = loop.trouble
             idle_s = clock.monotonic_s() - loop.last_activity
             idle = auto_down_s is not None and idle_s > auto_down_s
             if idle and host.idles:  # it was said, and the queue was looked at once more since

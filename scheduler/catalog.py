@@ -68,7 +68,10 @@ class Catalog:
                 f"no provider {slug!r}: there is no manifest in {', '.join(self.folders)}{told}; "
                 "name the folder of your manifests in SCHEDQ_MANIFESTS"
             )
-        return f"no provider {slug!r}{_near(slug, known)}; known: {_some(known)}"
+        return (
+            f"no provider {slug!r}{_near(slug, known)}; known: {_some(known)}; looked into {', '.join(self.folders)}; "
+            "SCHEDQ_MANIFESTS adds folders"
+        )
 
 
 def _near(name: str, known: list[str]) -> str:

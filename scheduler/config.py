@@ -228,6 +228,7 @@ class Paths:
         join = os.path.join
         self.database = join(self.home, "queue.db")
         self.mark = join(self.home, "queue.id")
+        self.asides = join(self.home, "asides.jsonl")
         self.lock_next = join(self.home, "lock", "next")
         self.lock_owner = join(self.home, "lock", "owner")
         self.lock_scheduler = join(self.home, "lock", "scheduler")

@@ -72,6 +72,9 @@ class Loop:
         self.draw = draw
         self.memory = Memory()
         self.leaving = ""
+        self.trouble = ""
+        """What kept the last tick from its work, "" for nothing."""
+
         self.last_activity = clock.monotonic_s()
         self.told = told
         self.performer = Performer(host, clock, self.memory, identity, store.paths, draw)
@@ -108,6 +111,7 @@ class Loop:
         While the queue cannot be written (disk full, locked) nothing is forgotten: the events wait for the next turn.
         """
         wait_s = self.patience_s() if timeout_s is None else timeout_s
+        self.trouble = ""
         self._inbox += self.host.poll(0.0 if self._inbox else wait_s)
         machine = self._read()
         try:
@@ -138,9 +142,10 @@ class Loop:
 
     def _say(self, what: str, error: Exception) -> None:
         """Log a trouble when its words change, and once a minute while they do not."""
+        self.trouble = f"{what}, trying again every second: {error}"
         said, until_s = self._said.get(what, ("", 0.0))
         if said != str(error) or self.clock.monotonic_s() >= until_s:
-            log.warning("%s, trying again every second: %s", what, error)
+            log.warning("%s", self.trouble)
             self._said[what] = (str(error), self.clock.monotonic_s() + 60.0)
 
     def _wait_out(self) -> bool:

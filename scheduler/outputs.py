@@ -13,6 +13,7 @@ from scheduler.errors import Refused, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from typing import Any
 
 KERNELS = ("/proc", "/sys")
@@ -161,8 +162,11 @@ def maker(folder: str) -> int | None:
         return None
 
 
-def set_aside(out: str) -> tuple[str, str] | None:
-    """Move what is at a destination to a name beside it: (destination, that name), None if nothing is there."""
+def set_aside(out: str, before: Callable[[str], None] = lambda _aside: None) -> tuple[str, str] | None:
+    """Move what is at a destination to a name beside it: (destination, that name), None if nothing is there.
+
+    `before` is called with that name before anything is moved. Refused: it cannot be moved.
+    """
     if not os.path.lexists(out):
         return None
     folder, name = os.path.split(out)
@@ -171,12 +175,18 @@ def set_aside(out: str) -> tuple[str, str] | None:
         room = os.pathconf(folder, "PC_NAME_MAX") - len(mark)
         stem = name if len(os.fsencode(name)) <= room else os.fsencode(name)[:room].decode(errors="ignore")
         aside = os.path.join(folder, stem + mark)
+    except OSError as error:
+        raise _unmoved(out, error) from None
+    before(aside)
+    try:
         os.rename(out, aside)
     except OSError as error:
-        raise Refused(
-            f"{out} cannot be overwritten: it cannot be moved aside ({error.strerror}); nothing was changed"
-        ) from None
+        raise _unmoved(out, error) from None
     return out, aside
+
+
+def _unmoved(out: str, error: OSError) -> Refused:
+    return Refused(f"{out} cannot be overwritten: it cannot be moved aside ({error.strerror}); nothing was changed")
 
 
 def at_pointer(value: Any, pointer: str) -> Any:

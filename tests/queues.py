@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import sqlite3
 import subprocess
 import sys
@@ -48,6 +50,17 @@ def writing(paths: Paths) -> Iterator[sqlite3.Connection]:
             yield connection
         finally:
             connection.close()
+
+
+@contextmanager
+def scheduler(paths: Paths) -> Iterator[None]:
+    """The queue's lock, held as a scheduler holds it."""
+    fd = os.open(paths.lock_scheduler, os.O_RDONLY)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(fd)
 
 
 def child(code: str, *args: object, **options: Any) -> subprocess.Popen[str]:

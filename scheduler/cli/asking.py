@@ -22,6 +22,10 @@ ANSWER_S, SILENT_S, HANDOVER_S = 2.0, 30.0, 60.0
 
 TURN_S, LOOK_S = 0.02, 0.5
 
+TROUBLE_S, GLANCE_S, STALE_S = 3.0, 0.2, 15.0
+"""After how long a wait says what its scheduler is in trouble with; how long a glance asks for that; from what age on
+the machine's figures may be old for it."""
+
 Told = dict[str, object]
 
 
@@ -47,6 +51,22 @@ def answering(paths: Paths, timeout_s: float = ANSWER_S) -> Told | None:
 def leaves(told: Told) -> str:
     """Why a scheduler that answered is about to go: `down`, `restart` or `idle`; empty if it stays."""
     return str(told.get("leaving") or "")
+
+
+def trouble(told: Told) -> str:
+    """What keeps the loop of a scheduler that answered from its work, in its words; empty for nothing."""
+    words = str(told.get("trouble") or "")
+    return f"scheduler {told.get('pid')}: {words}" if words else ""
+
+
+def glance(paths: Paths, age_s: float | None) -> str:
+    """What the scheduler that runs is in trouble with, if the machine's figures (`age_s`; None: none) are so old.
+
+    One question, waited for GLANCE_S at most; empty if it is not in trouble or does not answer.
+    """
+    if age_s is not None and age_s <= STALE_S:
+        return ""
+    return trouble(answering(paths, GLANCE_S) or {})
 
 
 def lock_holder(paths: Paths) -> int:
@@ -100,13 +120,15 @@ def outwait(
     """Wait until the scheduler that said so has let go of the queue, or another has it already.
 
     It may take as long as it answers, at most `within_s` where that is given. Temporary: it is silent or stopped, or
-    is there after that time still. `look` is called in every turn; what it raises ends the wait.
+    is there after that time still. `look` is called in every turn; what it raises ends the wait. A trouble that the
+    scheduler speaks of (a full disk) is said once.
     """
     pid = lock_holder(paths)
     strange = bool(pid) and pid != told.get("pid")
     if strange:
         within_s = min(within_s or HANDOVER_S, HANDOVER_S)
     since_s = heard_s = monotonic_s()
+    noted = False
     ended = _pidfd(pid)
     try:
         while wake.scheduler_runs(paths) and lock_holder(paths) in (0, pid):
@@ -117,6 +139,9 @@ def outwait(
                 return
             if now is not None:
                 heard_s = monotonic_s()
+                if not noted and trouble(now) and heard_s - since_s > TROUBLE_S:
+                    noted = True
+                    say.note(trouble(now))
             elif monotonic_s() - heard_s > SILENT_S:
                 raise Temporary(_silent(paths, pid))
             if within_s is not None and monotonic_s() - since_s > within_s:

@@ -46,7 +46,9 @@ def cancel(call: Call) -> int:
             say.note(f"job {job_id}: {now} already, nothing changed")
     if len(done) > ASK_ABOVE:
         rest = len(done) - len(changed) - len(asked)
-        say.note(f"{len(changed)} cancelled, {len(asked)} running and asked to stop, {rest} had ended already")
+        say.note(f"and {len(done) - ASK_ABOVE} more")
+        sums = ((len(changed), "cancelled"), (len(asked), "running and asked to stop"), (rest, "had ended already"))
+        say.note("in all: " + ", ".join(f"{count} {what}" for count, what in sums if count))
     if not call.many("ids"):
         return 0
     return 2 if not changed and not asked and all(before != "cancelled" for _id, before, _now in done) else 0
@@ -59,7 +61,10 @@ def _jobs(count: int) -> str:
 def confirm(question: str) -> None:
     """Ask on a terminal; UsageError where there is none to ask or the answer is no."""
     if not os.isatty(0) or not os.isatty(2):
-        raise UsageError(f"{question} Nobody can be asked here; --yes says so at once, --dry-run shows them")
+        raise UsageError(
+            f"{question} There is no terminal here to answer on, so nothing was done: --yes does it without asking, "
+            "--dry-run lists them"
+        )
     os.write(2, f"{question} [y/N] ".encode())
     if os.read(0, 64).strip().lower() not in (b"y", b"yes"):
         raise UsageError("nothing was done")

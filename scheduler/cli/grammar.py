@@ -10,6 +10,15 @@ from scheduler.cli.options import FILTERS, IDS, JOB, JSON, PATIENCE, REQUEST, SL
 
 EVERYDAY, MORE, HIDDEN = "Jobs and the scheduler", "More", "hidden"
 
+NIGHT = """\
+{"capacity_gib": 64, "reserve_gib": 4,
+ "providers": {"boltz": {"budget_gib": 28, "cold_s": 100, "warm_s": 47},
+               "esm2":  {"budget_gib": 40, "cold_s": 30}},
+ "jobs": [{"id": 1, "slug": "boltz", "arrives_s": 0, "run_s": 50,
+           "priority": 5},
+          {"id": 2, "slug": "esm2", "arrives_s": 60, "run_s": 12}]}"""
+"""A trace as `simulate --help` shows it."""
+
 TABLE = (
     Verb(
         "run",
@@ -62,6 +71,7 @@ TABLE = (
         "log",
         "reading:log",
         "What the worker wrote during the job's last attempt that has a log.",
+        told="Where none has one: what the last worker wrote that was started for the job and did not come up.",
         arguments=(JOB,),
         options=(
             Option("--follow", "", "go on until the job ends", short="-f"),
@@ -184,7 +194,9 @@ TABLE = (
         "Run a night that has not happened, in seconds, and print its figures.",
         told="By the scheduler's own loop under a virtual clock, on a queue of its own: one unified pool, one worker a "
         "provider. Providers load and usually run as long as the trace says of them (as if learned before); what a job "
-        "takes is known when it has ended.",
+        f"takes is known when it has ended. A trace, in GiB and seconds:\n\n\b\n{NIGHT}\n\n"
+        "warm_s (what a run usually takes), priority (0) and lower_bound_s are optional. Jobs stand in the order of "
+        "submission.",
         arguments=(Argument("TRACE", "a JSON file of providers and jobs; - reads stdin"),),
         options=(
             Option("--overtake", "DURATION", "how long the first job may be overtaken (setting overtake)"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from scheduler.cli import say
 from scheduler.cli.fast import Call
 from scheduler.cli.options import OUTCOMES, STATES
 from scheduler.config import Paths
@@ -86,6 +87,8 @@ def chosen(call: Call, paths: Paths) -> list[int] | None:
         found = peek.ids(paths, given)
         if not found and "slug" in given:
             _refuse_unknown(str(given["slug"]), paths)
+        if not found and given.get("state") == "refused" and "outcome" not in given:
+            say.note("a request that its worker refused is failed: --outcome refused finds it")
         return found
     return None
 

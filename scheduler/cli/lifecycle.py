@@ -9,7 +9,7 @@ from scheduler.cli import asking, say, starting, stopping, takeover
 from scheduler.cli.fast import Call
 from scheduler.clock import now_s, seconds
 from scheduler.config import Paths, settings
-from scheduler.errors import OlderSchema, SchedulerDown
+from scheduler.errors import OlderSchema, SchedqError, SchedulerDown
 
 JUST_NOW_S = 10.0
 """How long ago a scheduler may have ended and still be handing over."""
@@ -32,6 +32,7 @@ def up(call: Call) -> int:
         return _serve(paths, foreground=True, auto_down=False)
     if told is not None:
         say.note(f"already up: scheduler {told.get('pid')} serves {paths.home}")
+        _note_older(paths)
     else:
         _say_up(paths, starting.succeed(paths))
     return 0
@@ -90,6 +91,18 @@ def restart(_call: Call) -> int:
 
 def _say_up(paths: Paths, told: asking.Told) -> None:
     say.note(f"up: scheduler {told.get('pid')} serves {paths.home}")
+
+
+def _note_older(paths: Paths) -> None:
+    """Say that the scheduler which runs is one that no verb of this version but `restart` and `down` can work with."""
+    from scheduler.store import peek
+
+    try:
+        peek.last_id(paths)
+    except OlderSchema as error:
+        say.note(str(error))
+    except SchedqError:
+        pass  # every verb says it
 
 
 def _ended_just_now(paths: Paths) -> bool:

@@ -73,7 +73,10 @@ REQUEST = (
 FILTERS = (
     Option("--batch", "BATCH", "jobs of this batch"),
     Option("--slug", "SLUG", "jobs of this provider"),
-    Option("--state", "STATE", f"jobs in this state: {', '.join(STATES)}"),
+    Option(
+        "--state", "STATE",
+        f"jobs in this state: {', '.join(STATES)}; a request that its worker refused is failed, with --outcome refused",
+    ),
     Option(
         "--outcome", "KIND",
         f"jobs that ended so: {', '.join(OUTCOMES)}; a job of which two workers died is quarantined, whatever they"

@@ -150,13 +150,15 @@ def _begin(job: Row) -> str:
 
 
 def progress(job: Row) -> tuple[str, str, str]:
-    """How far a running job is: what is done of what (`6/40`), the time that is left, the worker's own word."""
+    """How far a running job is: what is done of what (`6/40`), the time that is left, the worker's own word.
+
+    Of a rest below a second nothing is said: it is over at a glance, or nobody knows.
+    """
     told = job.get("progress") or {}
     done, total = told.get("done"), told.get("total")
     count = "" if done is None else f"{done:g}/{total:g}" if total else f"{done:g}"
-    left = ""
-    if job.get("ends_in_s") is not None:
-        left = f"{span(job['ends_in_s'])} left" if job["ends_in_s"] >= 1 else "longer than usual"
+    rest_s = job.get("ends_in_s")
+    left = "" if rest_s is None or rest_s < 1 else f"{span(rest_s)} left"
     return count, left, str(told.get("message") or "")
 
 

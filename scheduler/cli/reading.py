@@ -11,6 +11,7 @@ from scheduler.cli import ids as names
 from scheduler.cli import say
 from scheduler.cli.fast import Call
 from scheduler.client import ENDED, Client, at_pointer, ending
+from scheduler.clock import seconds
 from scheduler.config import Paths, absolute
 from scheduler.errors import NoSuchJob, Refused, SchedqError, Temporary, UsageError
 from scheduler.store import peek, turnstile
@@ -38,6 +39,7 @@ def status(call: Call) -> int:
     else:
         from scheduler.cli import pages
 
+        _point_to_logs(paths, whole["jobs"])
         say.out("\n".join(pages.status(whole) if chosen is None else pages.jobs(whole["jobs"])))
     if left_out:
         say.note(f"the last {SHOWN} of {len(chosen or [])}; --json has all")
@@ -45,6 +47,12 @@ def status(call: Call) -> int:
         say.note("no scheduler runs; start it: schedq up")
     elif (stopped := turnstile.stopped_scheduler(paths)) is not None:
         say.note(turnstile.about_stopped(stopped))
+    else:
+        from scheduler.cli import asking
+
+        at, facts_at = whole["at"], whole["facts_at"]
+        if trouble := asking.glance(paths, seconds(at) - seconds(facts_at) if facts_at else None):
+            say.note(trouble)
     return 0
 
 
@@ -68,8 +76,26 @@ def show(call: Call) -> int:
     else:
         from scheduler.cli import pages
 
+        _point_to_logs(paths, [job])
         say.out("\n".join(pages.job(job)))
     return 0
+
+
+def _point_to_logs(paths: Paths, jobs: list[dict[str, Any]]) -> None:
+    """Add to the reason of each job whose provider is broken where its worker's words are, if it left any."""
+    for job in jobs:
+        if (job.get("reason") or {}).get("ruling") == "breaker":
+            whole = job if "attempts" in job else peek.job(paths, job["id"])
+            job["reason"] = {**job["reason"], "text": why({**whole, "reason": job["reason"]}, paths)}
+
+
+def why(job: dict[str, Any], paths: Paths) -> str:
+    """Why a job (as peek.job has it) waits; of a broken provider also the verb that shows what its worker wrote."""
+    reason = job.get("reason") or {}
+    text = str(reason.get("text") or "")
+    if reason.get("ruling") == "breaker" and (_logs(paths, job) or start_of(paths, job)):
+        return f"{text}; schedq log {job['id']} shows what its worker wrote"
+    return text
 
 
 def result(call: Call) -> int:
@@ -184,8 +210,9 @@ def log(call: Call) -> int:
     if wanted is not None and not 1 <= wanted <= int(job["attempt"]):
         raise UsageError(f"job {job_id} has {say.counted(int(job['attempt']), 'attempt')} and no attempt {wanted}")
     if not follow:
-        tried = range(1, int(job["attempt"]) + 1)
-        logs = [n for n in tried if os.path.exists(os.path.join(paths.attempt(job_id, n), "log"))]
+        logs = _logs(paths, job)
+        if attempt not in logs and (wanted or not logs) and _pour_start(paths, job, wanted):
+            return 0
         if not logs:
             if job["state"] not in ENDED:
                 raise Temporary(f"job {job_id} is {job['state']} and has no log yet" + _why(job))
@@ -199,6 +226,35 @@ def log(call: Call) -> int:
             say.note(f"attempt {attempt} of job {job_id} wrote nothing")
         return 0
     return _follow(paths, job_id, wanted)
+
+
+def _logs(paths: Paths, job: dict[str, Any]) -> list[int]:
+    """The attempts of a job that have a log of their own."""
+    tried = range(1, int(job["attempt"]) + 1)
+    return [n for n in tried if os.path.exists(os.path.join(paths.attempt(job["id"], n), "log"))]
+
+
+def start_of(paths: Paths, job: dict[str, Any], attempt: int | None = None) -> tuple[int, str] | None:
+    """(worker, its log) of the last worker that was started for a job (as peek.job has it) and wrote something.
+
+    None if none did, or if what it wrote is not there any more. Of one attempt only, where that is given.
+    """
+    for each in reversed(job["attempts"]):
+        path = os.path.join(paths.worker(each["worker_id"] or 0), "log")
+        if not each["warm"] and attempt in (None, each["attempt"]) and os.path.exists(path) and os.path.getsize(path):
+            return each["worker_id"], path
+    return None
+
+
+def _pour_start(paths: Paths, job: dict[str, Any], attempt: int | None) -> bool:
+    """Print what the worker wrote that was started for a job and never got its request; whether there was any."""
+    found = start_of(paths, job, attempt)
+    if found is None:
+        return False
+    whose = f"job {job['id']}" if attempt is None else f"attempt {attempt} of job {job['id']}"
+    say.note(f"{whose} has no log of its own; this is the start of worker {found[0]}, which was started for it")
+    _pour(found[1], 0)
+    return True
 
 
 def _why(job: dict[str, Any]) -> str:
@@ -221,7 +277,7 @@ def _pour(path: str, at: int) -> int:
 
 def _follow(paths: Paths, job_id: int, wanted: int | None) -> int:
     line, absence = wake.Line(paths), Absence(paths)
-    attempt, at = 0, 0
+    attempt, at, began = 0, 0, 0
     try:
         line.say(op="watch", jobs=[job_id])
         while True:
@@ -238,6 +294,9 @@ def _follow(paths: Paths, job_id: int, wanted: int | None) -> int:
                 at = _pour(path, at)
                 if over or (line.hear(FOLLOW_S) or {}).get("state") in ENDED:
                     break
+            if not os.path.exists(path) and began != newest and job["state"] not in ("admitted", "running"):
+                began = newest
+                _pour_start(paths, job, newest)
             if over:
                 return 0
             absence.check([job_id])

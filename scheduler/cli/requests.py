@@ -142,6 +142,7 @@ def run(call: Call) -> int:
             raise SchedqError(f"{missing}; nothing was queued")
         from scheduler.cli import children
 
+        _refuse_mismatch(sight.told(client.paths), spec, installs=envs())
         children.install(call.text("slug") or "")
         missing = not_installed(spec)
         if missing:
@@ -188,11 +189,18 @@ def _refuse_unseen(client: Client, spec: dict[str, Any]) -> None:
 
         starting.ensure(client.paths)
         about = sight.told(client.paths)
-    if about is not None and not about.get("leaving"):
-        unseen = sight.mismatch(about, spec)
-        if unseen:
-            raise Temporary(f"{unseen}; nothing was queued")
+    if about is not None and _refuse_mismatch(about, spec):
         sight.note_unknown(about)
+
+
+def _refuse_mismatch(about: dict[str, Any] | None, spec: dict[str, Any], *, installs: list[str] | None = None) -> bool:
+    """Whether a scheduler is there that stays and would run this provider. Temporary if it stays and never would."""
+    if about is None or about.get("leaving"):
+        return False
+    unseen = sight.mismatch(about, spec, installs=installs)
+    if unseen:
+        raise Temporary(f"{unseen}; nothing was queued")
+    return True
 
 
 def _seen_through(client: Client, job_id: int, timeout_s: float | None) -> str:
@@ -219,7 +227,9 @@ def _seen_through(client: Client, job_id: int, timeout_s: float | None) -> str:
             if monotonic_s() - began_s >= SILENT_S and not (goes and reason.get("ruling") == "scheduler_down"):
                 if reason and reason["ruling"] != said:
                     ticker.clear()
-                    say.note(f"job {job_id} waits: {reason['text'] or reason['ruling']}")
+                    from scheduler.cli import reading
+
+                    say.note(f"job {job_id} waits: {reading.why(job, client.paths) or reason['ruling']}")
                 said = reason.get("ruling")
             if ticker.on:
                 from scheduler.cli import pages

@@ -36,10 +36,11 @@ def note_unknown(about: dict[str, Any]) -> None:
             say.note(f"note: the running scheduler does not look into {folder}; `schedq restart` makes it")
 
 
-def mismatch(about: dict[str, Any], spec: dict[str, Any]) -> str:
+def mismatch(about: dict[str, Any], spec: dict[str, Any], *, installs: list[str] | None = None) -> str:
     """Why the running scheduler would not run a provider that this call can; empty if it would.
 
     It has no manifest of it, another one, or no environment: a job would wait until an operator changes that.
+    `installs`: the folders that an environment of it will be built in one of, before anything is queued.
     """
     slug, mine = spec["slug"], os.path.dirname(os.path.dirname(spec["manifest"]))
     known = about.get("manifests")
@@ -57,6 +58,8 @@ def mismatch(about: dict[str, Any], spec: dict[str, Any]) -> str:
     if spec["python"] or not spec["environment"] or not isinstance(places, list):
         return ""
     if has_environment(spec["environment"]["hash"], list(map(str, places))):
+        return ""
+    if {os.path.realpath(each) for each in installs or ()} & {os.path.realpath(str(each)) for each in places}:
         return ""
     return (
         f"the running scheduler looks for environments in {', '.join(map(str, places))}, where {slug} has none;"

@@ -47,9 +47,9 @@ def page(found: dict[str, object]) -> list[str]:
         ("cold starts", f"{found['cold_starts']}, evictions {found['evictions']}"),
         ("mean wait", say.span(float(str(found["mean_wait_s"])))),
         ("longest wait", say.span(float(str(found["worst_wait_s"])))),
-        ("longest first", f"{say.span(float(str(found['worst_head_wait_s'])))} first in the line until it was sent"),
+        ("longest at the head", say.span(float(str(found["worst_head_wait_s"])))),
     ]
-    return [f"{name:14} {told}" for name, told in rows]
+    return [f"{name:20} {told}" for name, told in rows]
 
 
 def _of_least(makespan_s: float, bound_s: float) -> str:

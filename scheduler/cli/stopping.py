@@ -9,8 +9,11 @@ from scheduler import locks, wake
 from scheduler.cli import asking, say
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths
-from scheduler.errors import Corrupt, SchedqError, Temporary
+from scheduler.errors import Corrupt, OlderSchema, SchedqError, Temporary
 from scheduler.store import turnstile
+
+UNSEEN_S = 600.0
+"""How long `down --now` may take where it cannot be seen what is left."""
 
 
 def leave(paths: Paths, op: str, *, now: bool) -> str:
@@ -48,6 +51,12 @@ def _outwait(paths: Paths, told: asking.Told, op: str, *, now: bool) -> None:
         ) from None
     except Corrupt:  # the one that runs has its database open still, and goes all the same
         asking.outwait(paths, told, within_s=asking.HANDOVER_S)
+    except OlderSchema:
+        say.note(
+            "the scheduler is an earlier version's: which jobs and workers it waits for cannot be seen"
+            + ("" if now else "; schedq down --now would not wait for jobs")
+        )
+        asking.outwait(paths, told, within_s=UNSEEN_S if now else None)
 
 
 def _told(paths: Paths, line: wake.Line, op: str, *, now: bool) -> asking.Told | None:
@@ -129,12 +138,12 @@ def tidy(paths: Paths) -> None:
 
 
 def what_runs(paths: Paths) -> str:
-    """The jobs that run, by id, for a sentence; empty if none does, or if the database is lost."""
+    """The jobs that run, by id, for a sentence; empty if none does, or if the database is lost or an earlier one."""
     from scheduler.store import peek
 
     try:
         jobs = [job for job in peek.status(paths)["jobs"] if job["state"] == "running"]
-    except Corrupt:
+    except (Corrupt, OlderSchema):
         return ""
     named = ", ".join(f"{job['id']} ({job['slug']}, {say.plain(str(job['name']))})" for job in jobs[:8])
     more = f" and {len(jobs) - 8} more" if len(jobs) > 8 else ""

@@ -16,6 +16,7 @@ from typing import Any
 
 from scheduler import request
 from scheduler.config import Paths
+from scheduler.host import moving
 from scheduler.host.workers import regular
 from scheduler.model.host import Task
 from scheduler.model.outcome import Outcome
@@ -177,13 +178,16 @@ def outside(text: str) -> Outcome:
 
 
 def clear(paths: Paths, job_id: int, attempt: int, mark: str) -> None:
-    """Take away what the queue has by now: the stored reply, the laid-out input, folders that stayed empty.
+    """Take away what the queue has by now: the stored reply, the laid-out input and parameters, what a move of its
+    outputs left behind, folders that stayed empty.
 
     Last the mark that says that something was laid out.
     """
     place = desk(paths, job_id, attempt, "")
-    with contextlib.suppress(OSError):
-        os.unlink(place.reply_path)
+    for path in (place.reply_path, os.path.join(place.folder, "params.json")):
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+    moving.forget(place.folder)
     shutil.rmtree(os.path.join(place.folder, "in"), ignore_errors=True)
     for folder in (place.out_dir, place.work_dir):
         with contextlib.suppress(OSError):

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,10 +74,10 @@ def collect(
     exiting = bool(stored.get("exiting")) or stored.get("reason") == "worker_exiting"
     if outcome.kind != "ok":
         return Collected(outcome, exiting=exiting)
-    destination = publishing.published(paths, task, facts)
-    if destination:
-        shutil.rmtree(place.out_dir, ignore_errors=True)  # of a copy to another filesystem
-    else:
+    destination, trouble = publishing.published(paths, task, place)
+    if trouble is not None:
+        return Collected(trouble, _reply(result, ""), exiting=exiting)
+    if not destination:
         missing = publishing.missing_outputs(spec, place.out_dir)
         if missing:
             text = f"the worker said ok and wrote no {', '.join(missing)}; see its log"

@@ -20,7 +20,7 @@ from scheduler.host import attempt as attempts
 from scheduler.host import collect, environments, publishing
 from scheduler.host.workers.orders import Stored
 from scheduler.host.workers.records import lay_mark
-from scheduler.model.host import Gone, HostEvent, Nudged, Replied, Task
+from scheduler.model.host import Failed, Gone, HostEvent, Nudged, Replied, Task
 from scheduler.model.outcome import Outcome
 
 log = logging.getLogger("schedq")
@@ -37,8 +37,10 @@ class Collector:
         spec_of: Callable[[str, str], Spec | None],
         emit: Callable[[HostEvent], None],
         umask: int = 0o077,
+        queue_id: str = "",
     ) -> None:
         self.paths, self.spec_of, self.emit, self.umask = paths, spec_of, emit, umask
+        self.queue_id = queue_id
         self._lock = threading.Lock()
         self._tasks: dict[int, Task] = {}
         self._silent: dict[int, Stored] = {}
@@ -56,13 +58,23 @@ class Collector:
             self._laid[task.job_id] = (task.attempt, mark)
 
     def heard(self, stored: Stored) -> None:
-        """A reply is there: collect it, now or beside."""
+        """A reply is there: collect it, now or beside; one that was heard of before, or of another attempt, is not."""
+        task = self._taken(stored)
+        if task is None:
+            self.emit(Nudged())
+        elif self._takes_long(task):
+            future = self._pool.submit(lambda: self.emit(self._collected(stored, task)))
+            self._busy[stored.worker_id] = future
+        else:
+            self.emit(self._collected(stored, task))
+
+    def _taken(self, stored: Stored) -> Task | None:
+        """The attempt that this reply is of, once: nobody else collects it."""
         with self._lock:
             task = self._tasks.get(stored.worker_id)
-        if task is not None and self._takes_long(task):
-            self._busy[stored.worker_id] = self._pool.submit(lambda: self.emit(self._collected(stored)))
-        else:
-            self.emit(self._collected(stored))
+            if task is None or (task.job_id, task.attempt) != (stored.job_id, stored.attempt):
+                return None
+            return self._tasks.pop(stored.worker_id)
 
     def _takes_long(self, task: Task) -> bool:
         place = attempts.desk(self.paths, task.job_id, task.attempt, task.input_name)
@@ -79,11 +91,15 @@ class Collector:
         self._ended.add(stored.worker_id)
         return True
 
-    def gone(self, event: Gone, then: Callable[[], None]) -> None:
-        """A worker is gone: said once its last answer was collected. `then` is called afterwards."""
+    def gone(self, event: Gone | Failed, then: Callable[[], None] = lambda: None) -> None:
+        """Nothing of a worker lives: said once its last answer was collected. `then` is called afterwards.
+
+        Said more than once (it was to be stopped and is gone), each of them waits.
+        """
         silent = self._silent.pop(event.worker_id, None)
         if silent is not None and event.worker_id in self._ended:
-            self.emit(self._collected(silent))
+            task = self._taken(silent)
+            self.emit(Nudged() if task is None else self._collected(silent, task))
         self._ended.discard(event.worker_id)
 
         def say(_: Future[None] | None = None) -> None:
@@ -92,8 +108,9 @@ class Collector:
             self.emit(event)
             then()
 
-        waiting = self._busy.pop(event.worker_id, None)
-        if waiting is None:
+        waiting = self._busy.get(event.worker_id)
+        if waiting is None or waiting.done():
+            self._busy.pop(event.worker_id, None)
             say()
         else:
             waiting.add_done_callback(say)
@@ -109,20 +126,16 @@ class Collector:
         """Finish what is being collected, take nothing more."""
         self._pool.shutdown(wait=True)
 
-    def _collected(self, stored: Stored) -> HostEvent:
+    def _collected(self, stored: Stored, task: Task) -> HostEvent:
         """What a stored reply means for the loop; whatever goes wrong in finding that out, an answer comes."""
         try:
-            return self._replied(stored)
+            return self._replied(stored, task)
         except Exception as error:
             log.exception("the reply of job %d could not be collected", stored.job_id)
             text = collect.clean(f"its reply could not be collected: {type(error).__name__}: {error}")
             return Replied(stored.worker_id, stored.job_id, stored.attempt, Outcome("no_reply", text))
 
-    def _replied(self, stored: Stored) -> HostEvent:
-        with self._lock:
-            task = self._tasks.pop(stored.worker_id, None)
-        if task is None or (task.job_id, task.attempt) != (stored.job_id, stored.attempt):
-            return Nudged()
+    def _replied(self, stored: Stored, task: Task) -> HostEvent:
         spec = self.spec_of(task.slug, task.variant)
         if spec is None:  # its manifest is gone by now: what was answered is an answer all the same
             spec = {"mode": "resident", "outputs": [], "environment": None, "revision": ""}
@@ -137,6 +150,7 @@ class Collector:
     def _job_facts(self, task: Task, spec: Spec) -> dict[str, Any]:
         place = spec["environment"]
         return {
+            "queue_id": self.queue_id,
             "job": task.job_id,
             "name": task.name,
             "slug": task.slug,

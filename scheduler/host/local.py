@@ -58,7 +58,7 @@ class LocalHost:
         self._recorded = environment.recorded()
         for folder in (paths.run, paths.workers, paths.jobs, paths.results):
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        self._collector = Collector(paths, self._served.spec, self.emit, umask)
+        self._collector = Collector(paths, self._served.spec, self.emit, umask, queue_id)
         self._roster = Roster(paths, queue_id, self._heard, umask)
         self._sampler = Sampler(paths, settings, queue_id=queue_id, host_id=host_id, budget_of=self._served.budget_of)
         self._left: list[tuple[str, int, int]] = []
@@ -268,6 +268,8 @@ class LocalHost:
             self._kinds.pop(event.worker_id, None)
             back = Returned(event.worker_id, back=True)
             self._collector.gone(event, lambda: self._sampler.refresh(lambda: self.emit(back)))
+        elif isinstance(event, Failed) and not event.alive:
+            self._collector.gone(event)
         else:
             self.emit(event)
 

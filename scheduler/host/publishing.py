@@ -8,8 +8,8 @@ from __future__ import annotations
 import contextlib
 import errno
 import glob
-import hashlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -18,10 +18,13 @@ from typing import Any
 
 from scheduler.config import Paths
 from scheduler.crash import crashpoint
+from scheduler.host import moving
 from scheduler.host.attempt import Desk, Spec, told
 from scheduler.host.workers import regular
 from scheduler.model.host import Task
 from scheduler.model.outcome import Outcome
+
+log = logging.getLogger("schedq")
 
 OF_THE_DISK = frozenset(
     {
@@ -31,9 +34,6 @@ OF_THE_DISK = frozenset(
     }
 )  # fmt: skip
 """What may pass: the same outputs may go to the same place later. Everything else is the destination's own fault."""
-
-
-RECORD_MAX = 1 << 20
 
 
 def has_outputs(out_dir: str) -> bool:
@@ -58,9 +58,10 @@ def publish(paths: Paths, task: Task, place: Desk, records: dict[str, Any], umas
     """Move an attempt's outputs to the job's destination, whole or not at all; the destination, "" if none.
 
     `records` (job.json, result.json) are put beside the outputs, where the worker did not write one itself. What was
-    asked for with --out follows the asker's `umask`. What is no file, folder or link is not published. A second value
-    is the outcome when the destination will not take them, now or later, or the worker left something else in their
-    place: the outputs stay in the attempt's folder. Raises OSError for what is the disk's (full, failing).
+    asked for with --out follows the asker's `umask`. What is no file, folder or link is not published, and logged. A
+    second value is the outcome when the destination will not take them, now or later, or the worker left something
+    else in their place: the outputs stay in the attempt's folder. Raises OSError for what is the disk's (full,
+    failing).
     """
     unfit = _unfit(place.out_dir)
     if unfit:
@@ -68,6 +69,15 @@ def publish(paths: Paths, task: Task, place: Desk, records: dict[str, Any], umas
     if not task.out and not has_outputs(place.out_dir):
         return "", None
     destination = _destination(paths, task)
+    try:
+        return _moved(task, place, destination, records, umask)
+    finally:
+        moving.drop_copies(destination, records["job.json"])
+
+
+def _moved(
+    task: Task, place: Desk, destination: str, records: dict[str, Any], umask: int
+) -> tuple[str, Outcome | None]:
     if os.path.lexists(destination):
         why = f"{destination} is there by now and was not when the job was submitted"
         return "", _kept(task, place, why)
@@ -79,11 +89,13 @@ def publish(paths: Paths, task: Task, place: Desk, records: dict[str, Any], umas
             regular.put(path, json.dumps(record, indent=1, sort_keys=True).encode(), mode=mode, sync=True)
     if task.out:
         os.chmod(place.out_dir, 0o777 & ~umask)
-    _sync_tree(place.out_dir)
+    for name in _sync_tree(place.out_dir):
+        log.warning("job %d: %r is no file, folder or link and was not kept among its outputs", task.job_id, name)
     crashpoint("publish.synced")
+    moving.note(place.folder, destination, records["job.json"])
     try:
         _make_folders(os.path.dirname(destination), 0o777 & ~(umask if task.out else 0o077))
-        _put_in_place(task, place.out_dir, destination)
+        _put_in_place(place.out_dir, destination, moving.beside(destination, records["job.json"], task.attempt))
     except (OSError, RecursionError) as error:
         if isinstance(error, OSError) and _number_of(error) in OF_THE_DISK:
             raise
@@ -114,28 +126,21 @@ def _cut(text: str) -> str:
     return text if len(text) <= 200 else f"{text[:200]}..."
 
 
-def _put_in_place(task: Task, out_dir: str, destination: str) -> None:
+def _put_in_place(out_dir: str, destination: str, beside: str) -> None:
     """One rename; on another filesystem a copy beside, synced, and then the rename."""
-    folder = os.path.dirname(destination)
     try:
         os.rename(out_dir, destination)
     except OSError as error:
         if error.errno != errno.EXDEV:
             raise
-        mark = hashlib.sha256(os.fsencode(destination)).hexdigest()[:12]
-        beside = os.path.join(folder, f".schedq-{mark}-{task.job_id}-{task.attempt}.tmp")
         shutil.rmtree(beside, ignore_errors=True)
-        try:
-            shutil.copytree(out_dir, beside, symlinks=True)
-            _sync_tree(beside)
-            crashpoint("publish.copied")
-            os.rename(beside, destination)
-        except (OSError, RecursionError):
-            shutil.rmtree(beside, ignore_errors=True)
-            raise
-        shutil.rmtree(out_dir, ignore_errors=True)
+        shutil.copytree(out_dir, beside, symlinks=True)
+        _sync_tree(beside)
+        crashpoint("publish.copied")
+        os.rename(beside, destination)
+        moving.drop(out_dir)
     with contextlib.suppress(PermissionError):  # a folder that takes names and shows none cannot be synced
-        _sync(folder)
+        moving.sync(os.path.dirname(destination))
 
 
 def _number_of(error: OSError) -> int | None:
@@ -146,18 +151,27 @@ def _number_of(error: OSError) -> int | None:
     return int(found[1]) if found else None
 
 
-def published(paths: Paths, task: Task, facts: dict[str, Any]) -> str:
+def published(paths: Paths, task: Task, place: Desk) -> tuple[str, Outcome | None]:
     """Where this attempt's outputs lie if they were put in place before, by a scheduler that ended then; else "".
 
-    `facts` are those of its job.json: another queue's job of the same number is not taken for this one.
+    A second value is the outcome when they were put there and are there no more: then nothing is left to publish.
+    Told by the note that was made before the move, so that no other queue's job at that place is taken for this one.
     """
+    facts = moving.noted(place.folder)
+    if facts is None:
+        return "", None
     destination = _destination(paths, task)
-    try:
-        told = json.loads(regular.content(os.path.join(destination, "job.json"), RECORD_MAX))
-        same = all(told.get(key) == facts.get(key) for key in ("job", "attempt", "slug", "name", "input_sha256"))
-    except (OSError, ValueError, AttributeError, RecursionError):
-        return ""
-    return destination if same else ""
+    if moving.arrived(destination, facts):
+        moving.drop(place.out_dir)
+        moving.drop_copies(destination, facts)
+        return destination, None
+    if os.path.lexists(place.out_dir):
+        return "", None
+    text = (
+        f"the outputs were put at {_cut(destination)} by a scheduler that ended then, and are not there any more: they"
+        f" were moved, removed or replaced; schedq result {task.job_id} has the reply"
+    )
+    return "", Outcome("error", text)
 
 
 def _destination(paths: Paths, task: Task) -> str:
@@ -176,25 +190,20 @@ def _make_folders(folder: str, mode: int) -> None:
             os.chmod(each, mode)
 
 
-def _sync(folder: str) -> None:
-    _synced(os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC))
+def _sync_tree(folder: str) -> list[str]:
+    """Sync every file and folder of a tree; what is neither, and no link, is taken out and named: nobody could read it.
 
-
-def _synced(fd: int) -> None:
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _sync_tree(folder: str) -> None:
-    """Every file and folder of a tree; what is neither, and no link, is taken out: nobody could read or copy it."""
+    Names are relative to the tree's own.
+    """
+    dropped = []
     for root, _folders, files in os.walk(folder):
         for name in files:
             path = os.path.join(root, name)
             mode = os.lstat(path).st_mode
             if stat.S_ISREG(mode):
-                _synced(regular.opened(path))
+                moving.synced(regular.opened(path))
             elif not stat.S_ISLNK(mode):
                 os.unlink(path)
-        _sync(root)
+                dropped.append(os.path.relpath(path, folder))
+        moving.sync(root)
+    return dropped

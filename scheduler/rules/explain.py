@@ -62,10 +62,12 @@ def occupied(worker: WorkerView, provider: Provider) -> tuple[str, str]:
 def too_few_cores(name: str, threads: int, in_use: int, cores: int) -> str:
     """Busy and starting workers take the cores that this one would compute on."""
     if threads > cores:
-        need = f"more than the {cores} cores: it runs alone, when the {in_use} that others compute on are free"
+        need = f"more than the {_counted(cores, 'core')}: it runs alone, when the {in_use} that others compute on "
+        need += _free(in_use)
     else:
-        need = f"and others compute on {in_use} of the {cores} cores: it starts when {threads} are free"
-    return f"{name} computes with {threads} threads, {need}"
+        need = f"and others compute on {in_use} of the {_counted(cores, 'core')}: it starts when {threads} "
+        need += _free(threads)
+    return f"{name} computes with {_counted(threads, 'thread')}, {need}"
 
 
 def reserved(name: str, head: Waiting) -> str:
@@ -126,6 +128,14 @@ def disk_full(free_gib: float | None, reserve_gib: float) -> str:
         return "the free space of the state folder could not be read: nothing starts on an unknown disk"
     _, free, kept, _ = figures([free_gib], reserve_gib)
     return f"the disk of the state folder has {free} GiB free and {kept} GiB stay reserved; make room, then jobs go on"
+
+
+def _counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" + ("" if count == 1 else "s")
+
+
+def _free(count: int) -> str:
+    return "is free" if count == 1 else "are free"
 
 
 def _slug(waiting: Waiting) -> str:
@@ -220,13 +230,21 @@ def _no_room_now(verdict: Verdict) -> str:
     asked = (place.demand_gib, place.reserve_gib, place.owed_gib)
     parts, total, live, short = figures(asked, place.live.value or 0.0)
     owed = f", {parts[2]} GiB are still owed to holders that have not touched all of theirs" if place.owed_gib else ""
-    competing = verdict.evidence.competing
-    who = "who competes for it could not be counted" if competing is None else f"{competing} compete for it"
+    there = f"{live} GiB are there now{_source(place.live)}{_counts(place, verdict.evidence.competing)}"
     return (
         f"{_name(verdict.evidence.demand)} needs {parts[0]} GiB of {place.pool} and {parts[1]} GiB stay reserved{owed}"
-        f": {total} GiB, and {live} GiB are there now{_source(place.live)}, {who}; it starts when {short} GiB more "
-        "are free"
+        f": {total} GiB, and {there}; it starts when {short} GiB more are free"
     )
+
+
+def _counts(place: PoolEvidence, competing: int | None) -> str:
+    """Why less counts of host memory than what is available: somebody could win the cache's part first (E3, E4)."""
+    if place.kind == "device" or competing == 0:
+        return ""
+    alone = "; free memory alone counts, not what the cache would give back, while"
+    if competing is None:
+        return f"{alone} who else loads or computes could not be counted"
+    return f"{alone} {competing} {'worker loads or computes' if competing == 1 else 'workers load or compute'}"
 
 
 def _lacks_ever(place: PoolEvidence) -> float:

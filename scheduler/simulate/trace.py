@@ -1,13 +1,16 @@
 """A night as numbers: which providers there are, and which jobs arrive when. Read from JSON, checked before it is run.
 
 {"capacity_gib", "reserve_gib",
- "providers": {SLUG: {"budget_gib", "cold_s", "warm_s"}},
+ "providers": {SLUG: {"budget_gib", "cold_s", "warm_s"}},         warm_s: unknown at first unless given
  "jobs": [{"id", "slug", "arrives_s", "run_s", "priority"}],      in order of submission; priority 0 unless given
  "lower_bound_s"}                                                  computed if it is missing
+
+A key that is a slip of one of these is an error, any other is let be.
 """
 
 from __future__ import annotations
 
+import difflib
 import json
 import math
 from dataclasses import dataclass
@@ -19,6 +22,9 @@ from scheduler.errors import Refused, UsageError
 MOST_BYTES = 64 << 20
 MOST = 1e12
 """No night has a figure as large as this, in GiB or in seconds; sums of them stay finite."""
+NIGHT = ("capacity_gib", "reserve_gib", "providers", "jobs", "lower_bound_s")
+PROVIDER = ("budget_gib", "cold_s", "warm_s")
+JOB = ("id", "slug", "arrives_s", "run_s", "priority")
 
 
 @dataclass(frozen=True)
@@ -62,6 +68,7 @@ def read(text: str, name: str) -> Trace:
         raise UsageError(f"{name} is not JSON: {error}") from None
     if not isinstance(raw, dict):
         raise UsageError(f"{name} is not a trace: an object with capacity_gib, reserve_gib, providers and jobs")
+    _refuse_slips(raw, NIGHT, name, "")
     capacity_gib = _number(raw, "capacity_gib", name, "", least=0.0)
     reserve_gib = _number(raw, "reserve_gib", name, "", least=0.0)
     providers = {slug: _provider(slug, each, name) for slug, each in _mapping(raw, "providers", name).items()}
@@ -112,6 +119,7 @@ def _provider(slug: str, raw: Any, name: str) -> Simulated:
         raise UsageError(f"{name}: {slug!r} is no provider's name; use letters, digits and _")
     if not isinstance(raw, dict):
         raise UsageError(f"{name}: providers.{slug} must be an object with budget_gib and cold_s")
+    _refuse_slips(raw, PROVIDER, name, where)
     warm_s = None if raw.get("warm_s") is None else _number(raw, "warm_s", name, where, least=0.0)
     return Simulated(
         _number(raw, "budget_gib", name, where, least=0.0), _number(raw, "cold_s", name, where, least=0.0), warm_s
@@ -122,6 +130,7 @@ def _job(n: int, raw: Any, providers: dict[str, Simulated], name: str) -> Arriva
     where = f"jobs[{n}]."
     if not isinstance(raw, dict):
         raise UsageError(f"{name}: jobs[{n}] must be an object with id, slug, arrives_s and run_s")
+    _refuse_slips(raw, JOB, name, where)
     number, slug, priority = raw.get("id"), raw.get("slug"), raw.get("priority", 0)
     if not isinstance(number, int) or isinstance(number, bool) or number < 1:
         raise UsageError(f"{name}: {where}id is {number!r}; it must be a whole number from 1")
@@ -133,6 +142,13 @@ def _job(n: int, raw: Any, providers: dict[str, Simulated], name: str) -> Arriva
         raise UsageError(f"{name}: {where}slug is {slug!r}, which is not among its providers")
     arrives_s = _number(raw, "arrives_s", name, where, least=0.0)
     return Arrival(number, slug, arrives_s, _number(raw, "run_s", name, where, least=0.0), priority)
+
+
+def _refuse_slips(raw: dict[str, Any], ours: tuple[str, ...], name: str, where: str) -> None:
+    for key in raw.keys() - set(ours):
+        near = difflib.get_close_matches(key.lower().replace("-", "_"), ours, n=1, cutoff=0.8)
+        if near:
+            raise UsageError(f"{name}: {where}{key} = {raw[key]!r}: unknown key; did you mean {near[0]}?")
 
 
 def _ordered(jobs: tuple[Arrival, ...], name: str) -> None:

@@ -150,9 +150,16 @@ def require_current(found: str, paths: Paths) -> None:
     if found == REVISIONS[-1]:
         return
     if found in REVISIONS:
+        from scheduler.wake import scheduler_runs
+
         raise OlderSchema(
-            f"{paths.database} has schema {found}, this schedq needs {REVISIONS[-1]};"
-            " run `schedq db upgrade`, it makes a backup first"
+            f"{paths.database} has schema {found}, this schedq needs {REVISIONS[-1]}"
+            + (
+                ", and an earlier version's scheduler runs: `schedq restart` has it hand over, its workers stay, and"
+                " upgrades; it makes a backup first"
+                if scheduler_runs(paths)
+                else "; run `schedq db upgrade`, it makes a backup first"
+            )
         )
     raise NewerSchema(
         f"{paths.database} has schema {found}, which a later schedq wrote; this one knows up to {REVISIONS[-1]}"

@@ -1,6 +1,7 @@
 """Whose a destination is: claimed in the transaction that its job goes in by, one job each.
 
-What is there and may be overwritten is moved aside in that transaction too, and back if the job does not go in.
+What is there and may be overwritten is moved aside in that transaction too, and back if the job does not go in. Each
+move is noted beside the database first, durably: of a submitter that was killed, whoever writes next moves it back.
 Standard library only: imported by the fast paths.
 """
 
@@ -11,7 +12,9 @@ import sqlite3
 
 from scheduler import outputs
 from scheduler.config import Paths
+from scheduler.crash import crashpoint
 from scheduler.errors import Refused, Temporary
+from scheduler.store.folders import sync
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,8 +35,11 @@ class Destinations:
         self.moved: list[tuple[str, str]] = []
         """What was moved aside: each destination, and where what was there lies now."""
 
-    def claim(self, connection: sqlite3.Connection, row: dict[str, Any]) -> list[int]:
-        """Refused if the row's destination exists; with `overwrite` the ended jobs that gave it up, by id."""
+    def claim(self, connection: sqlite3.Connection, row: dict[str, Any], job_id: int) -> list[int]:
+        """Refused if the row's destination exists; with `overwrite` the ended jobs that gave it up, by id.
+
+        `job_id` is what the row's job gets when it goes in.
+        """
         out = row["out"]
         owner = connection.execute(OWNER, (out,)).fetchone()
         if owner is not None and owner[1] != "succeeded":
@@ -45,9 +51,10 @@ class Destinations:
                 raise Refused(f"the destination {out} exists{made}; give another --out, or --overwrite it")
             return []
         given_up = [int(found[0]) for found in connection.execute(GIVEN_UP, (out,)).fetchall()]
-        moved = outputs.set_aside(out)
+        moved = outputs.set_aside(out, lambda aside: _note(self._paths, job_id, out, aside))
         if moved is not None:
             self.moved.append(moved)
+            crashpoint("aside.moved")
         return given_up
 
     def put_back(self) -> None:
@@ -59,8 +66,13 @@ class Destinations:
                 os.rename(aside, out)
             except OSError as error:
                 left.append(f"{aside} is what was at {out} and could not be moved back ({error.strerror})")
+        self.settled()
         if left:
             raise Temporary(f"nothing was queued, but {'; '.join(left)}; move it back by hand")
+
+    def settled(self) -> None:
+        """What was moved aside is where it belongs, the jobs are in the queue or it is back: the note is done with."""
+        _forget(self._paths)
 
     def refusal(
         self, connection: sqlite3.Connection, rows: list[dict[str, Any]], error: sqlite3.IntegrityError
@@ -81,3 +93,86 @@ class Destinations:
 
 def _belongs(out: str, owner: tuple[int, str]) -> Refused:
     return Refused(f"job {owner[0]} ({owner[1]}) has the destination {out}; give another --out, or cancel it")
+
+
+def restore(connection: sqlite3.Connection, paths: Paths) -> None:
+    """Move back what submitters that were killed before their commit had moved aside, and say so in the log.
+
+    Inside the turnstile, outside a transaction. Nothing is raised for what cannot be moved back: it is said, with both
+    places, and not tried again.
+    """
+    for out, aside in reversed(_left_aside(connection, paths)):
+        if not os.path.lexists(aside):
+            continue  # it was noted, and the move not made
+        text = f"what was at {out} lies at {aside}: a submit was killed while it overwrote it"
+        try:
+            if os.path.lexists(out):
+                said = f"{text}, and something else is there by now; both stay where they are"
+            else:
+                os.rename(aside, out)
+                said = f"what was at {out} is back there: a submit was killed while it overwrote it, nothing was queued"
+        except OSError as error:
+            said = f"{text}, and it cannot be moved back ({error.strerror}); move it back by hand"
+        import logging  # the fast paths have no time for it
+
+        logging.getLogger("schedq").warning("%s", said if said.isprintable() else ascii(said))
+    _forget(paths)
+
+
+def faults(connection: sqlite3.Connection, paths: Paths) -> list[str]:
+    """What submitters that were killed left aside, a sentence each. Inside the turnstile."""
+    return [
+        f"destination: what was at {out} lies at {aside}, since a submit was killed while it overwrote it;"
+        " the next schedq up or schedq submit moves it back"
+        for out, aside in _left_aside(connection, paths)
+        if os.path.lexists(aside)
+    ]
+
+
+def _note(paths: Paths, job_id: int, out: str, aside: str) -> None:
+    """Write down a move that is about to be made, durable on return."""
+    import json
+
+    is_new = not os.path.lexists(paths.asides)
+    fd = os.open(paths.asides, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+    with open(fd, "wb") as file:
+        file.write(json.dumps({"id": job_id, "out": out, "aside": aside}).encode() + b"\n")
+        file.flush()
+        os.fsync(fd)
+    if is_new:
+        sync(paths.home)
+    crashpoint("aside.noted")
+
+
+def _forget(paths: Paths) -> None:
+    """Take the note away; one that stays is of what is settled, and says nothing to who reads it."""
+    try:
+        os.unlink(paths.asides)
+    except OSError:
+        pass
+
+
+def _left_aside(connection: sqlite3.Connection, paths: Paths) -> list[tuple[str, str]]:
+    """(destination, where what was there lies) of each noted move whose job never went in, in the order of the moves.
+
+    An id that the queue has given is of a job that went in, whatever became of it. The last of the moves may not have
+    been made; a line that was cut short is of one that was not.
+    """
+    try:
+        with open(paths.asides, "rb") as file:
+            lines = file.read().splitlines()
+    except OSError:
+        return []
+    import json
+
+    found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()
+    last_id, left = found[0] if found else 0, []
+    for line in lines:
+        try:
+            noted = json.loads(line)
+            job_id, out, aside = int(noted["id"]), str(noted["out"]), str(noted["aside"])
+        except (ValueError, KeyError, TypeError):
+            continue
+        if job_id > last_id:
+            left.append((out, aside))
+    return left

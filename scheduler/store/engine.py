@@ -20,7 +20,7 @@ from scheduler.clock import SystemClock, stamp
 from scheduler.config import Paths
 from scheduler.crash import crashpoint
 from scheduler.errors import Refused
-from scheduler.store import content
+from scheduler.store import content, destinations
 from scheduler.store.connection import (
     REVISIONS,
     checkpoint,
@@ -65,6 +65,7 @@ class Store:
                 prepare(self.paths)
             with self._turnstile.section(self._timeout_s):
                 raw, engine = self._open_writer()
+                destinations.restore(raw, self.paths)
                 with engine.connect() as tx:
                     tx.info["paths"] = self.paths
                     with tx.begin():
@@ -126,7 +127,7 @@ def upgrade(paths: Paths, *, timeout_s: float = PATIENCE_S) -> str | None:
     """Bring the queue to this version's schema, making it if it is not there; None, or where its backup lies.
 
     An older one is backed up first, all inside the turnstile and in one transaction. NewerSchema: left as it is.
-    What killed submitters left half copied is removed.
+    What killed submitters left half copied is removed, what they had moved aside is moved back.
     """
     kept: str | None = None
     with told(paths):
@@ -151,6 +152,7 @@ def upgrade(paths: Paths, *, timeout_s: float = PATIENCE_S) -> str | None:
                     migrate(connection)
                 require_current(revision(connection, paths), paths)
                 leave_mark(connection, paths)
+                destinations.restore(connection, paths)
             finally:
                 connection.close()
     return kept
@@ -198,11 +200,12 @@ def _copy(source: sqlite3.Connection, target: str) -> None:
         content.discard(beside)
 
 
-def check(paths: Paths) -> list[str]:
+def check(paths: Paths, *, timeout_s: float = PATIENCE_S) -> list[str]:
     """What is wrong with the queue's database and its content; empty = nothing. Changes nothing.
 
     Looks at SQLite's own structure, references between tables, the depth that triggers keep, the revision, and
-    that every large input and reply is there and hashes to its name. Takes time in proportion to the history.
+    that every large input and reply is there and hashes to its name. Takes time in proportion to the history. Where
+    something was moved aside, who moves it is waited for up to `timeout_s`: of one that was killed it is a fault.
     """
     with told(paths, reading=True):
         if not is_made(paths):
@@ -211,9 +214,19 @@ def check(paths: Paths) -> list[str]:
         try:
             found = revision(connection, paths)
             require_current(found, paths)
-            return [*_structure(connection), *_depth(connection), *_content(connection, paths)]
+            return [
+                *_structure(connection), *_depth(connection), *_content(connection, paths),
+                *_aside(connection, paths, timeout_s),
+            ]  # fmt: skip
         finally:
             connection.close()
+
+
+def _aside(connection: sqlite3.Connection, paths: Paths, timeout_s: float) -> list[str]:
+    if not os.path.lexists(paths.asides):
+        return []
+    with Turnstile(paths).section(timeout_s):
+        return destinations.faults(connection, paths)
 
 
 def _structure(connection: sqlite3.Connection) -> list[str]:

@@ -16,7 +16,7 @@ from scheduler.crash import crashpoint
 from scheduler.errors import NoSuchJob, Refused
 from scheduler.store import content, identity
 from scheduler.store.connection import checkpoint, open_writer, require_current, revision, told
-from scheduler.store.destinations import Destinations
+from scheduler.store.destinations import Destinations, restore
 from scheduler.store.folders import prepare, require_local, settle
 from scheduler.store.kept import is_made, leave_mark
 from scheduler.store.row import DEFAULTS, INSERT, as_text, completed, equal, same, values
@@ -67,6 +67,7 @@ def submit(
                 try:
                     ids = batch.write(connection)
                     crashpoint("intake.committed")
+                    batch.settled()
                     checkpoint(connection, paths)
                 finally:
                     connection.close()
@@ -100,6 +101,7 @@ def open_or_create(paths: Paths) -> sqlite3.Connection:
             found = revision(connection, paths)
         require_current(found, paths)
         leave_mark(connection, paths)
+        restore(connection, paths)
     except BaseException:
         connection.close()
         raise
@@ -145,6 +147,11 @@ class _Intake:
     def moved(self) -> list[tuple[str, str]]:
         """What was moved aside: each destination, and where what was there lies now."""
         return self._destinations.moved
+
+    def settled(self) -> None:
+        """The jobs are in: what was moved aside for them stays there."""
+        if self.moved:
+            self._destinations.settled()
 
     def write(self, connection: sqlite3.Connection) -> list[int]:
         """One transaction: settle keys and destinations, place the content, insert the rows."""
@@ -197,7 +204,7 @@ class _Intake:
     def _claim(self, connection: sqlite3.Connection, row: dict[str, Any], job_id: int) -> None:
         row["out"] = row["out"].replace("{id}", str(job_id))
         before = len(self.moved)
-        for other in self._destinations.claim(connection, row):
+        for other in self._destinations.claim(connection, row, job_id):
             _record(connection, other, None, "overwritten", f"job {job_id} takes its destination {row['out']}")
         for out, aside in self.moved[before:]:
             _record(connection, job_id, None, "moved_aside", f"what was at {out} lies at {aside} now, and stays there")
@@ -263,6 +270,7 @@ def cancel(paths: Paths, ids: list[int], *, timeout_s: float = PATIENCE_S) -> li
             connection = open_writer(paths)
             try:
                 require_current(revision(connection, paths), paths)
+                restore(connection, paths)
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     answer = _cancel(connection, paths, ids)

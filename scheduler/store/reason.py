@@ -40,7 +40,7 @@ class Reasons:
         if head is None or head == row["id"]:
             return {"ruling": provider["ruling"], "text": provider["text"]}
         if self._waiting(head):
-            return {"ruling": "busy", "text": f"behind job {head} of {name}: {provider['text']}"}
+            return {"ruling": "busy", "text": f"behind job {head} of {name}, which waits: {provider['ruling']}"}
         return {"ruling": "busy", "text": f"waits for its turn at {name}, behind job {head}"}
 
     def _last(self, row: sqlite3.Row) -> str:

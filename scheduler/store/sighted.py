@@ -13,7 +13,9 @@ if TYPE_CHECKING:
     from typing import Any
 
 WORKERS = "SELECT * FROM workers WHERE state <> 'gone' ORDER BY id"
-CHARGED = "SELECT worker_id, pool, charge_gib FROM leases WHERE state <> 'released'"
+CHARGED = "SELECT worker_id, pool, charge_gib, state FROM leases WHERE state <> 'released'"
+GROWING = ("reserved", "held")
+"""States of a lease whose worker can still touch more of it."""
 
 
 def facts(connection: sqlite3.Connection) -> tuple[str, dict[str, Any]] | None:
@@ -24,7 +26,10 @@ def facts(connection: sqlite3.Connection) -> tuple[str, dict[str, Any]] | None:
 
 
 def machine(connection: sqlite3.Connection) -> dict[str, Any]:
-    """The last recorded snapshot, its charges summed anew from the live leases."""
+    """The last recorded snapshot, its charges summed anew from the live leases.
+
+    What is owed is of the snapshot, as far as those who can still touch it are charged now.
+    """
     import math
 
     found = facts(connection)
@@ -32,12 +37,17 @@ def machine(connection: sqlite3.Connection) -> dict[str, Any]:
         return {}
     at, snapshot = found
     charged: dict[str, list[float]] = {}
-    for _, pool, charge_gib in connection.execute(CHARGED):
+    growing: dict[str, list[float]] = {}
+    for _, pool, charge_gib, state in connection.execute(CHARGED):
         charged.setdefault(pool, []).append(charge_gib)
+        if state in GROWING:
+            growing.setdefault(pool, []).append(charge_gib)
     pools = []
     for pool in snapshot.get("pools", []):
-        held = [*charged.get(pool["id"], ()), pool.get("others_gib") or 0.0]
-        pools.append({**pool, "charged_gib": math.fsum(held)})
+        held_gib = math.fsum([*charged.get(pool["id"], ()), pool.get("others_gib") or 0.0])
+        most_gib = math.fsum([*growing.get(pool["id"], ()), pool.get("others_owed_gib") or 0.0])
+        owed_gib = min(pool.get("owed_gib") or 0.0, most_gib)
+        pools.append({**pool, "charged_gib": held_gib, "owed_gib": owed_gib})
     return {
         "facts_at": at, "pools": pools, "others": snapshot.get("others", []), "cores": snapshot.get("cores"),
         "notes": snapshot.get("notes", []),
@@ -49,7 +59,7 @@ def workers(connection: sqlite3.Connection, at_s: float) -> list[dict[str, Any]]
     charges: dict[int, list[dict[str, Any]]] = {}
     found = facts(connection)
     used = found[1].get("used_gib", {}) if found else {}
-    for worker_id, pool, charge_gib in connection.execute(CHARGED):
+    for worker_id, pool, charge_gib, _ in connection.execute(CHARGED):
         in_memory = used.get(str(worker_id)) if pool in ("host", "unified") else None
         charges.setdefault(worker_id, []).append({"pool": pool, "charge_gib": charge_gib, "used_gib": in_memory})
     answer = []

@@ -239,3 +239,20 @@ def test_up_on_a_full_disk_says_so_with_figures_though_its_log_takes_no_words(tm
                         pass
             done = queue("up")
             assert done.code == 75 and "0.0 MiB are left" in done.err and "free some space" in done.err, done
+
+
+def test_who_looks_and_who_waits_is_told_that_the_disk_of_the_scheduler_is_full(tmp_path: Path) -> None:
+    with mounted(tmp_path / "disk") as disk:
+        queue = Queue(disk)
+        queue.provider()
+        assert queue("up").code == 0 and queue("run", "echo", queue.input()).code == 0
+        with suppress(OSError), open(disk / "filler", "wb", buffering=0) as filler:
+            while filler.write(b"x" * 4096):
+                pass
+        going = queue.start("down", "--now")
+        try:
+            eventually(lambda: "MiB are left" in queue("status").err, within_s=60, what="status says it")
+        finally:
+            (disk / "filler").unlink()
+            _, said = going.communicate(timeout=60)
+        assert going.returncode == 0 and "cannot be written" in said and "MiB are left" in said, said

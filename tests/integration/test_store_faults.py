@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from queues import asked, child, ended, row, submitted, writing
+from queues import asked, child, ended, row, scheduler, submitted, writing
 
 from scheduler.config import Paths
 from scheduler.errors import Corrupt, NewerSchema, OlderSchema, StoreError, Temporary
@@ -80,6 +80,9 @@ def test_the_database_of_an_earlier_schedq_waits_for_an_upgrade(
     monkeypatch.setattr(connection, "REVISIONS", (*connection.REVISIONS, "9999"))
     with pytest.raises(OlderSchema, match="run `schedq db upgrade`"):
         EVERY_VERB[verb](paths)
+    with scheduler(paths), pytest.raises(OlderSchema, match="scheduler runs: `schedq restart`") as caught:
+        EVERY_VERB[verb](paths)
+    assert "db upgrade" not in str(caught.value), "that one refuses while a scheduler runs"
 
 
 def test_somebody_elses_database_is_not_taken_for_a_queue(tmp_path: Path) -> None:

@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from queues import child, ended, submitted
+from queues import child, ended, submitted, writing
 
 from scheduler import wake
+from scheduler.__main__ import answer
 from scheduler.app import SchedulerLock
 from scheduler.cli import asking, starting, stopping
+from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
 from scheduler.errors import SchedqError, Temporary
 from scheduler.host.doorbell import Doorbell
 from scheduler.model.host import Asked, HostEvent
+from scheduler.store import connection
+from scheduler.store.identity import host_id
 
 HOLD = """
 import fcntl, os
@@ -138,6 +143,91 @@ def test_who_tells_it_to_go_learns_what_it_went_for(paths: Paths) -> None:
 def test_down_says_that_another_scheduler_was_started_meanwhile(paths: Paths, serving: Serving) -> None:
     with pytest.raises(Temporary, match=f"not down: .* scheduler {os.getpid()} was started meanwhile"):
         stopping.require_down(paths)
+
+
+class Obedient(Serving):
+    """An earlier version's scheduler: it has the lock, and goes when it is told to."""
+
+    def __init__(self, paths: Paths) -> None:
+        self.lock = SchedulerLock(paths)
+        self.going = threading.Thread(target=self.go)
+        super().__init__(paths)
+
+    def _note(self, event: HostEvent) -> None:
+        super()._note(event)
+        if isinstance(event, Asked):
+            self.going.start()
+
+    def go(self) -> None:
+        self.close()
+        self.lock.release()
+
+
+@pytest.fixture
+def older(paths: Paths, monkeypatch: pytest.MonkeyPatch) -> Paths:
+    """A queue whose schema is an earlier one's, and is the one that the verbs are about."""
+    monkeypatch.setattr(connection, "REVISIONS", (*connection.REVISIONS, "9999"))
+    monkeypatch.setenv("SCHEDQ_HOME", paths.home)
+    return paths
+
+
+@pytest.mark.parametrize("flags", [[], ["--now"]])
+def test_down_ends_the_scheduler_of_an_earlier_version_too(
+    older: Paths, capfd: pytest.CaptureFixture[str], flags: list[str]
+) -> None:
+    serving = Obedient(older)
+    code, _fast = answer(["down", *flags])
+    serving.going.join()
+    said = capfd.readouterr().err
+    assert (code, said.endswith("down\n")) == (0, True), said
+    assert "cannot be seen" in said and [each.op for each in serving.told] == ["down"]
+
+
+def test_up_beside_the_scheduler_of_an_earlier_version_says_what_hands_over(
+    older: Paths, serving: Serving, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert answer(["up"])[0] == 0
+    said = capfd.readouterr().err
+    assert "already up" in said and "schedq restart" in said
+
+
+FULL = "the queue cannot be written, trying again every second: the disk of /q took no more; 0.0 MiB are left"
+
+
+def test_a_wait_says_once_what_its_scheduler_is_in_trouble_with(
+    paths: Paths, serving: Serving, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(asking, "TROUBLE_S", 0.05)
+    serving.says |= {"leaving": "down", "trouble": FULL}
+    for _ in range(2):
+        with pytest.raises(Temporary):
+            asking.outwait(paths, serving.says, within_s=0.3)
+        assert capfd.readouterr().err.count(f"scheduler {os.getpid()}: {FULL}\n") == 1
+    serving.says["trouble"] = ""
+    with pytest.raises(Temporary):
+        asking.outwait(paths, serving.says, within_s=0.3)
+    assert capfd.readouterr().err == ""
+
+
+def test_status_says_what_the_scheduler_is_in_trouble_with_where_the_figures_are_old(
+    paths: Paths, serving: Serving, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SCHEDQ_HOME", paths.home)
+    serving.says["trouble"] = FULL
+    for age_s, says in ((16, True), (0, False)):
+        with writing(paths) as db:
+            db.execute("DELETE FROM facts")
+            at = stamp(now_s() - age_s)
+            db.execute("INSERT INTO facts (host_id, at, snapshot) VALUES (?, ?, '{}')", (host_id(), at))
+        assert answer(["status"])[0] == 0
+        assert (FULL in capfd.readouterr().err) is says
+    serving.says["trouble"] = ""
+    assert answer(["status"])[0] == 0 and FULL not in capfd.readouterr().err
+
+
+def test_a_glance_asks_once_and_is_over_soon_where_nobody_answers(paths: Paths, serving: Serving) -> None:
+    serving.close()
+    assert asking.glance(paths, None) == ""
 
 
 def failed(code: int, paths: Paths) -> SchedqError:

@@ -193,8 +193,10 @@ def test_a_full_disk_leaves_nothing_half_written(made: Manifests, monkeypatch: p
 def test_a_provider_that_is_not_there_is_answered_with_the_nearest(made: Manifests) -> None:
     made.add("bad", text="slug = 1")
     found = load()
-    with pytest.raises(UnknownProvider, match=r"no provider 'flod'; did you mean fold\?; known: bad, fold"):
+    with pytest.raises(UnknownProvider, match=r"no provider 'flod'; did you mean fold\?; known: bad, fold") as caught:
         found.spec("flod")
+    assert str(caught.value).endswith(f"; looked into {', '.join(found.folders)}; SCHEDQ_MANIFESTS adds folders")
+    assert len(found.folders) > 1
     with pytest.raises(BrokenManifest, match=r"provider.toml: slug = 1: must be text"):
         found.spec("bad")
     with pytest.raises(UnknownProvider, match="fold has no variants"):

@@ -156,6 +156,19 @@ def test_the_help_of_a_filter_lists_all_that_it_may_be(verb: str) -> None:
     assert ", ".join(ids.OUTCOMES) in text and ", ".join(ids.STATES) in text
 
 
+def test_the_help_of_a_filter_says_where_refused_requests_are() -> None:
+    done = CliRunner().invoke(full.build(), ["status", "--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    text = " ".join(done.output.replace("│", " ").split())
+    assert "a request that its worker refused is failed, with --outcome refused" in text
+
+
+def test_the_help_of_simulate_shows_a_night_word_for_word() -> None:
+    done = CliRunner().invoke(full.build(), ["simulate", "--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    shown = [line.strip() for line in done.output.splitlines()]
+    first = shown.index(grammar.NIGHT.splitlines()[0])
+    assert [line.strip() for line in grammar.NIGHT.splitlines()] == shown[first : first + 6]
+
+
 def test_the_examples_ask_providers_that_ship() -> None:
     shipped = {path.parent.name for path in Path(grammar.__file__).parents[2].glob("manifests/*/provider.toml")}
     for verb in grammar.TABLE:

@@ -13,7 +13,7 @@ import pytest
 from queues import submitted, writing
 
 from scheduler.__main__ import answer
-from scheduler.cli import requests
+from scheduler.cli import children, requests, sight
 from scheduler.config import Paths
 from scheduler.errors import Temporary
 from scheduler.store import results
@@ -325,6 +325,78 @@ def test_a_back_off_says_what_the_last_attempt_said(ask: Ask, paths: Paths) -> N
         )
     shown = json.loads(ask("show", "1", "--json")[1])
     assert shown["reason"]["text"].endswith("; the last time: No space left on device")
+
+
+WITH_ENV = '\n[env]\npython = ">=3.8"\nrequirements = ["gone-from-every-index==1"]\n'
+
+
+@pytest.mark.parametrize(
+    ("about", "told"),
+    [
+        ({"manifests": ["{elsewhere}"], "envs": ["{envs}"]}, "does not look into {manifests}, where echo lies"),
+        ({"manifests": ["{manifests}"], "envs": ["{elsewhere}"]}, "looks for environments in {elsewhere}"),
+    ],
+)
+def test_run_refuses_what_the_scheduler_would_not_see_before_it_installs_anything(
+    ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch, about: dict[str, list[str]], told: str
+) -> None:
+    text = MANIFEST.replace('python = "/usr/bin/python3"\n', "") + WITH_ENV
+    (place / "manifests" / "echo" / "provider.toml").write_text(text)
+    monkeypatch.setenv("SCHEDQ_ENVS", str(place / "envs"))
+    names = {name: str(place / name) for name in ("elsewhere", "envs", "manifests")}
+    said = {key: [each.format(**names) for each in folders] for key, folders in about.items()}
+    installed: list[str] = []
+    monkeypatch.setattr(sight, "told", lambda _paths: said)
+    monkeypatch.setattr(children, "install", installed.append)
+    code, out, err = ask("run", "echo", "ok.json")
+    assert (code, out, installed) == (75, "", []), err
+    assert told.format(**names) in err and "nothing was queued" in err and "schedq restart" in err
+
+
+def test_run_installs_where_the_scheduler_will_look(ask: Ask, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    text = MANIFEST.replace('python = "/usr/bin/python3"\n', "") + WITH_ENV
+    (place / "manifests" / "echo" / "provider.toml").write_text(text)
+    monkeypatch.setenv("SCHEDQ_ENVS", str(place / "envs"))
+    installed: list[str] = []
+    folders = {"manifests": [str(place / "manifests")], "envs": [str(place / "envs")]}
+    for about in (folders, {**folders, "manifests": [], "leaving": "down"}, None):
+        monkeypatch.setattr(sight, "told", lambda _paths, about=about: about)
+        monkeypatch.setattr(children, "install", installed.append)
+        code, _, err = ask("run", "echo", "ok.json")
+        assert code == 1 and "the installation ended well, and yet" in err, err
+    assert installed == ["echo"] * 3
+
+
+# Many jobs at once
+
+
+def test_cancelling_many_without_a_terminal_says_what_is_missing(ask: Ask, paths: Paths) -> None:
+    submitted(paths, 34, batch="b2")
+    code, out, err = ask("cancel", "--batch", "b2")
+    assert (code, out) == (2, "")
+    assert err == (
+        "schedq: cancel 34 jobs? There is no terminal here to answer on, so nothing was done: --yes does it without"
+        " asking, --dry-run lists them\n"
+    )
+
+
+def test_cancelling_many_names_the_first_counts_the_rest_and_sums_up(ask: Ask, paths: Paths) -> None:
+    submitted(paths, 34, batch="b2")
+    assert ask("cancel", "34")[0] == 0
+    code, out, err = ask("cancel", "--batch", "b2", "--yes")
+    lines = err.splitlines()
+    assert (code, out) == (0, "")
+    assert lines[0] == "job 1: cancelled" and lines[19] == "job 20: cancelled"
+    assert lines[20:] == ["and 14 more", "in all: 33 cancelled, 1 had ended already"]
+
+
+@pytest.mark.parametrize("verb", ["status", "wait", "cancel"])
+def test_who_asks_for_the_refused_by_state_is_told_that_it_is_an_outcome(ask: Ask, paths: Paths, verb: str) -> None:
+    submitted(paths)
+    code, _, err = ask(verb, "--state", "refused")
+    assert code == 0 and "a request that its worker refused is failed: --outcome refused finds it" in err, err
+    for words in (("--state", "held"), ("--state", "refused", "--outcome", "refused")):
+        assert "--outcome refused finds" not in ask(verb, *words)[2]
 
 
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), Temporary("no socket can be had")])

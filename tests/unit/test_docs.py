@@ -10,7 +10,8 @@ import pytest
 
 from scheduler import config, errors
 from scheduler.cli.fast import parse
-from scheduler.cli.grammar import VERBS
+from scheduler.cli.grammar import NIGHT, VERBS
+from scheduler.simulate import trace
 
 ROOT = Path(__file__).resolve().parents[2]
 README = (ROOT / "README.md").read_text()
@@ -49,6 +50,30 @@ def test_a_command_of_the_readme_is_one_that_is_understood(call: str) -> None:
     name, rest = verb_of(shlex.split(call))
     if "VERB" not in call:
         parse(VERBS[name], rest)
+
+
+@pytest.mark.parametrize("text", [README, VERBS["simulate"].told], ids=["README", "help"])
+def test_the_night_that_is_shown_as_an_example_can_be_simulated_and_says_what_is_optional(text: str) -> None:
+    shown = text[text.index('{"capacity_gib"') :].partition("\n\n")[0]
+    assert NIGHT in (shown, shown.replace("\n    ", "\n"))
+    night = trace.read(shown, "the example")
+    assert [job.priority for job in night.jobs] == [5, 0]
+    told = " ".join(text.replace("`", "").split())
+    assert "warm_s (what a run usually takes), priority (0) and lower_bound_s are optional" in told
+
+
+def test_the_readme_says_which_memory_counts_while_a_worker_loads() -> None:
+    rule = README.partition("A worker starts when")[2].partition("\n## ")[0]
+    assert "MemFree" in rule and "cache" in rule and "E3" in rule and "E4" in rule
+
+
+def test_both_readmes_and_the_manifest_say_that_capiti_translates_dna() -> None:
+    manifests = (ROOT / "manifests" / "README.md").read_text()
+    title = (ROOT / "manifests" / "capiti" / "provider.toml").read_text().splitlines()[1]
+    for text in (README, manifests):
+        [row] = re.findall(r"^\| `capiti` \|.*$", text, re.MULTILINE)
+        assert "DNA" in row and "translated" in row
+    assert title.startswith("title = ") and "DNA" in title and "translated" in title
 
 
 def test_the_exit_codes_of_the_readme_are_those_that_errors_have() -> None:

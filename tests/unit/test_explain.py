@@ -61,6 +61,27 @@ def test_no_room_now_tells_the_reading_its_source_and_what_is_owed() -> None:
         assert said in text
 
 
+@pytest.mark.parametrize(
+    ("loading", "said"),
+    [(1, "while 1 worker loads or computes"), (2, "while 2 workers load or compute")],
+)
+def test_no_room_now_says_that_free_memory_alone_counts_and_because_of_whom(loading: int, said: str) -> None:
+    here = machine(pool("host", 64.0, free=5.0))
+    busy = [replace(claim(n, host=0.5), competes=True) for n in range(1, loading + 1)]
+    text = explain.sentence(decide(demand(0.0, 20.0), here, busy))
+    assert f"free memory alone counts, not what the cache would give back, {said}" in text
+    assert "compete for it" not in text
+
+
+def test_no_room_now_says_nothing_of_the_cache_when_nobody_competes_or_it_is_a_devices_memory() -> None:
+    alone = explain.sentence(decide(demand(0.0, 20.0), machine(pool("host", 64.0, available=5.0)), []))
+    cards = machine(pool("device:a", 64.0, free=5.0), pool("host", 64.0))
+    on_card = explain.sentence(decide(demand(20.0), cards, [replace(claim(1, host=0.5), competes=True)]))
+    for text in (alone, on_card):
+        assert "17 GiB more are free" in text
+        assert "cache" not in text and "compete" not in text, text
+
+
 def test_an_unknown_holder_is_named() -> None:
     unknown = holding(Charge("host", None), name="boltzgen@feature", pid=77)
     text = explain.sentence(decide(demand(0.0, 1.0), machine(holdings=(unknown,)), []))
@@ -115,6 +136,14 @@ def test_cores_disk_and_a_kept_room_are_told_in_numbers() -> None:
     assert "4.99" in explain.disk_full(4.99, 5.0)
     assert "could not be read" in explain.disk_full(None, 5.0)
     assert "job 7 of af3" in explain.reserved("boltz", waiting("af3", 7))
+
+
+def test_one_core_and_one_thread_are_not_told_in_the_plural() -> None:
+    assert explain.too_few_cores("fold", 1, 8, 8) == (
+        "fold computes with 1 thread, and others compute on 8 of the 8 cores: it starts when 1 is free"
+    )
+    wide = explain.too_few_cores("fold", 2, 1, 1)
+    assert "2 threads, more than the 1 core: it runs alone, when the 1 that others compute on is free" in wide
 
 
 def test_a_provider_without_a_manifest_or_an_environment_says_what_to_do() -> None:

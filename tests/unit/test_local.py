@@ -14,9 +14,10 @@ import pytest
 from scheduler.clock import SystemClock
 from scheduler.config import Paths, settings
 from scheduler.host import attempt as attempts
+from scheduler.host import collector
 from scheduler.host.local import LocalHost
 from scheduler.host.workers.records import laid
-from scheduler.model.host import Adopt, Alive, Assignment, HostEvent, Park, Replied, Task
+from scheduler.model.host import Adopt, Alive, Assignment, Failed, Gone, HostEvent, Park, Replied, Task
 from scheduler.record import Recorder
 from scheduler.view import Memory
 
@@ -147,3 +148,38 @@ def test_a_sign_of_life_starts_the_patience_with_a_known_worker_anew() -> None:
     recorder.record(Alive(1))
     recorder.record(Alive(2))
     assert memory.alive_at[1] > 0.0 and 2 not in memory.alive_at
+
+
+def test_a_cancel_of_a_worker_that_is_gone_is_heard_after_the_answer_that_it_left(
+    host: LocalHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done, collect = threading.Event(), collector.collect.collect
+
+    def waits(*given: Any) -> Any:
+        assert done.wait(20.0)
+        return collect(*given)
+
+    monkeypatch.setattr(collector.collect, "collect", waits)
+    place = attempts.lay_out(host.paths, task(), whole=True)
+    (Path(place.out_dir) / "model.pdb").write_text("ATOM")
+    Path(place.reply_path).write_text('{"ok": true}')
+    assignment = Assignment(7, 1, "", task())
+    host.adopt([Adopt(1, "echo", "", "r", "resident", "busy", "", None, None, None, None, assignment)])
+    host.stop(1, 0.0, "cancelled")
+    host._roster.after(0.0, done.set)
+    host._roster._do(0, lambda: None)
+    ends: list[HostEvent] = []
+    while len(ends) < 3:
+        found = host.poll(20.0)
+        assert found
+        ends += [event for event in found if isinstance(event, Replied | Failed | Gone)]
+    assert [type(event) for event in ends] == [Replied, Gone, Failed]
+
+
+def test_the_parameters_of_a_command_go_when_the_queue_has_its_end(host: LocalHost, sent: Sent) -> None:
+    host._served._specs["echo", ""] = {**SPEC, "mode": "oneshot", "command": ["true", "{params}"], "wrap": []}
+    host.submit(task())
+    path = Path(host.paths.attempt(7, 1)) / "params.json"
+    assert path.exists()
+    host.tell(7, "succeeded")
+    assert not path.exists()

@@ -290,7 +290,9 @@ def test_while_the_queue_cannot_be_written_nothing_that_happened_is_forgotten(
     monkeypatch.setattr(night.store, "write", full)
     for _ in range(3):
         assert loop.tick()
+        assert loop.trouble == "the queue cannot be written, trying again every second: the disk is full"
     night.until(lambda: night.state(job) == "succeeded")
+    assert loop.trouble == ""
 
 
 def test_an_event_that_contradicts_the_queue_is_left_out_and_the_others_count(night: Night) -> None:

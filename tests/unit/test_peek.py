@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import fcntl
 import os
 import re
 import sqlite3
@@ -9,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from queues import AT, asked, row, submitted, writing
+from queues import AT, asked, row, scheduler, submitted, writing
 
 from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
@@ -24,17 +23,6 @@ FAR = "2099-01-01T10:00:00.000000Z"
 @pytest.fixture
 def paths(tmp_path: Path) -> Paths:
     return Paths(str(tmp_path / "queue"))
-
-
-@contextmanager
-def scheduler(paths: Paths) -> Iterator[None]:
-    """The queue's lock, held as a scheduler holds it."""
-    fd = os.open(paths.lock_scheduler, os.O_RDONLY)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(fd)
 
 
 @contextmanager
@@ -110,7 +98,7 @@ def test_every_waiting_job_has_a_reason(paths: Paths) -> None:
         assert queue.set_revision_blocks(tx, {("esm", ""): "r2"}) == 1
     with scheduler(paths):
         assert reason(paths, 1) == ("pool_full", "28.0 + 4.0 GiB > 30.0 GiB")
-        assert reason(paths, 2) == ("busy", "behind job 1 of boltz: 28.0 + 4.0 GiB > 30.0 GiB")
+        assert reason(paths, 2) == ("busy", "behind job 1 of boltz, which waits: pool_full")
         assert reason(paths, 3)[0] == "revision" and "r1 of esm" in reason(paths, 3)[1]
         assert reason(paths, 4) == ("held", "held by its operator")
         assert reason(paths, 5) == ("begin", "was told not to begin before 2099-01-01T10:00:00Z")
@@ -182,7 +170,7 @@ def test_workers_and_pools_show_what_is_charged_now(paths: Paths) -> None:
         for event in ("shown", "go", "answer"):
             columns = {"leader_pid": 77, "idle_since_at": stamp(now_s() - 60)} if event == "answer" else {}
             workers.move(tx, worker_id, event, AT, **columns)
-        pools = [{"id": "unified", "kind": "unified", "capacity_gib": 119.0, "charged_gib": 99.0, "live_gib": 70.0}]
+        pools = [{"id": "unified", "kind": "unified", "capacity_gib": 119.0, "charged_gib": 99.0, "owed_gib": 9.0}]
         facts.put(tx, identity.host_id(), {"pools": pools, "others": [{"pid": 9}], "notes": ["n"]}, AT)
     found = peek.status(paths)
     assert peek.facts(paths) == {"pools": pools, "others": [{"pid": 9}], "notes": ["n"]}
@@ -199,6 +187,40 @@ def test_workers_and_pools_show_what_is_charged_now(paths: Paths) -> None:
     )
     assert 59 <= shown["idle_s"] <= 120
     assert peek.workers(paths)[0]["pid"] == 77
+
+
+def owed(paths: Paths) -> tuple[float, float]:
+    [pool] = peek.status(paths)["pools"]
+    return pool["owed_gib"], pool["charged_gib"]
+
+
+@pytest.mark.parametrize("theirs", [(0.0, 0.0), (10.0, 2.0)], ids=["alone", "beside another queue"])
+def test_what_is_owed_is_a_part_of_what_is_charged_now_and_goes_with_it(
+    paths: Paths, theirs: tuple[float, float]
+) -> None:
+    """The snapshot is older than the charges: two workers of 8 GiB then, of which one is gone, and then the other."""
+    others_gib, others_owed_gib = theirs
+    with changed(paths) as tx:
+        ids = [a_worker(tx), a_worker(tx)]
+        for each in ids:
+            leases.reserve(tx, each, "boltz", {"host": 8.0}, "h", AT)
+            leases.move(tx, each, "go", AT, "")
+        pool = {
+            "id": "host", "kind": "host", "capacity_gib": 64.0, "charged_gib": 16.0 + others_gib,
+            "others_gib": others_gib, "owed_gib": 15.0 + others_owed_gib, "others_owed_gib": others_owed_gib,
+        }  # fmt: skip
+        facts.put(tx, identity.host_id(), {"pools": [pool]}, AT)
+    assert owed(paths) == (15.0 + others_owed_gib, 16.0 + others_gib)
+    with changed(paths) as tx:
+        leases.move(tx, ids[0], "exit", AT, "")
+    assert owed(paths) == (8.0 + others_owed_gib, 16.0 + others_gib), "nobody touches more of what is not back yet"
+    with changed(paths) as tx:
+        leases.move(tx, ids[0], "back", AT, "")
+    assert owed(paths) == (8.0 + others_owed_gib, 8.0 + others_gib)
+    with changed(paths) as tx:
+        for event in ("exit", "back"):
+            leases.move(tx, ids[1], event, AT, "")
+    assert owed(paths) == (others_owed_gib, others_gib)
 
 
 def test_a_running_jobs_end_is_expected_from_what_was_measured(paths: Paths) -> None:

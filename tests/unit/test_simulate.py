@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from nights import Job, Night
 
-from scheduler.cli.simulating import page
+from scheduler.cli import simulating
 from scheduler.errors import Refused, UsageError
 from scheduler.model.provider import Provider
 from scheduler.simulate import trace
@@ -133,11 +133,32 @@ def job(**over: Any) -> list[dict[str, Any]]:
         ({"capacity_gib": float("nan")}, "must be a number"),
         ({"lower_bound_s": -3}, "at least 0"),
         ({"providers": {"\ud800": {"budget_gib": 1.0, "cold_s": 1.0}}}, "no provider's name"),
+        ({"jobs": job(prioriti=5)}, r"jobs\[0\]\.prioriti = 5: unknown key; did you mean priority\?"),
+        ({"jobs": job(Priority=5)}, r"jobs\[0\]\.Priority = 5: unknown key; did you mean priority\?"),
+        ({"jobs": [{"id": 1, "slug": "a", "arrive_s": 0.0, "run_s": 5.0}]}, "did you mean arrives_s"),
+        ({"providers": {"a": {"budget_gib": 8.0, "cold_s": 1.0, "warm": 5}}}, r"providers\.a\.warm = 5: .*warm_s\?"),
+        ({"lower_bound": 3}, "night.json: lower_bound = 3: unknown key; did you mean lower_bound_s"),
     ],
 )  # fmt: skip
 def test_a_trace_that_is_none_is_refused_with_the_place_and_the_reason(over: dict[str, Any], said: str) -> None:
     with pytest.raises(UsageError, match=said):
         night_of(small(**over))
+
+
+def test_keys_of_somebody_else_are_let_be_in_a_trace() -> None:
+    raw = small(seed=7, note="x", jobs=job(user="ada", end_s=5.0))
+    raw["providers"]["a"]["gpu"] = "GB10"
+    assert night_of(raw).jobs[0].priority == 0
+
+
+def test_the_figures_of_a_night_are_told_by_name_and_number() -> None:
+    found = {
+        "makespan_s": 700.0, "lower_bound_s": 350.0, "cold_starts": 2, "evictions": 1, "mean_wait_s": 5.0,
+        "worst_wait_s": 650.0, "worst_head_wait_s": 605.0, "jobs": [{"slug": "a"}], "workers": [],
+    }  # fmt: skip
+    lines = simulating.page(found)
+    assert lines[-1] == "longest at the head  10m 05s"
+    assert {line[21] for line in lines} & {" "} == set() and all(line[20] == " " for line in lines), lines
 
 
 def test_what_is_no_json_and_a_night_that_cannot_end_are_refused() -> None:
@@ -153,4 +174,4 @@ def test_a_night_that_takes_no_time_is_over_at_once() -> None:
     nothing = {"a": {"budget_gib": 0.0, "cold_s": 0.0}}
     found = simulate(night_of(small(providers=nothing, jobs=job(run_s=0.0))), overtake_s=900.0, strict=False)
     assert found["makespan_s"] == found["lower_bound_s"] == 0.0
-    assert any("done after" in line for line in page(found))
+    assert any("done after" in line for line in simulating.page(found))

@@ -153,6 +153,7 @@ def test_the_record_shows_pools_and_others_as_status_does() -> None:
     shown = facts(here)
     (row,) = shown["pools"]
     assert (row["charged_gib"], row["owed_gib"], row["live_gib"]) == (16.0, 9.0, 64.0)
+    assert (row["others_gib"], row["others_owed_gib"]) == (6.0, 1.0)
     assert set(row) >= {
         "id",
         "kind",

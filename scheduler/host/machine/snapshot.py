@@ -19,7 +19,7 @@ from scheduler.host.machine.accelerators import accelerators
 from scheduler.host.machine.holdings import BudgetOf, Holdings
 from scheduler.host.machine.meminfo import FIELDS, meminfo, pressure_note
 from scheduler.host.machine.probe import WITHIN_S, Probe
-from scheduler.model.machine import GIB, Holding, Machine, Pool, Reading
+from scheduler.model.machine import GIB, Charge, Holding, Machine, Pool, Reading
 
 RESERVE_SHARE = 1 / 8
 DISK_SHARE = 0.02
@@ -184,10 +184,15 @@ def _pool_facts(machine: Machine, pool: Pool, leases: dict[str, Sequence[float]]
         "reserve_gib": pool.reserve_gib,
         "charged_gib": math.fsum(charged),
         "others_gib": math.fsum(c.charge_gib or 0.0 for h, c in charges if h.worker_id is None),
-        "owed_gib": math.fsum(max(0.0, (c.charge_gib or 0.0) - (c.used_gib or 0.0)) for _, c in charges),
+        "owed_gib": math.fsum(map(_owed, (c for _, c in charges))),
+        "others_owed_gib": math.fsum(_owed(c) for h, c in charges if h.worker_id is None),
         "live_gib": live.value,
         "live_source": live.missing or live.source,
     }
+
+
+def _owed(charge: Charge) -> float:
+    return max(0.0, (charge.charge_gib or 0.0) - (charge.used_gib or 0.0))
 
 
 def _other(machine: Machine, holding: Holding) -> list[dict[str, Any]]:
