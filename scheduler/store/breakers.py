@@ -9,13 +9,14 @@ from sqlalchemy import Connection
 
 from scheduler.clock import seconds, stamp
 from scheduler.model.plan import BreakerState
+from scheduler.store import rows
 
 OPENED = "SELECT * FROM breakers WHERE next_try_at IS NOT NULL ORDER BY slug"
 
 
 def row(tx: Connection, slug: str) -> BreakerState | None:
     """What is remembered of this provider, None if nothing is."""
-    found = tx.exec_driver_sql("SELECT * FROM breakers WHERE slug = :slug", {"slug": slug}).first()
+    found = rows.first(tx, "SELECT * FROM breakers WHERE slug = :slug", {"slug": slug})
     if found is None:
         return None
     return BreakerState(
@@ -30,10 +31,10 @@ def row(tx: Connection, slug: str) -> BreakerState | None:
 def put(tx: Connection, slug: str, state: BreakerState | None) -> None:
     """Remember this; None or the clean state forgets the provider's failures."""
     if state is None or state == BreakerState():
-        tx.exec_driver_sql("DELETE FROM breakers WHERE slug = :slug", {"slug": slug})
+        rows.write(tx, "DELETE FROM breakers WHERE slug = :slug", {"slug": slug})
         return
-    tx.exec_driver_sql(
-        "INSERT INTO breakers (slug, failures, inputs, last_error, opened_at, next_try_at)"
+    rows.write(
+        tx, "INSERT INTO breakers (slug, failures, inputs, last_error, opened_at, next_try_at)"
         " VALUES (:slug, :failures, :inputs, :last_error, :opened_at, :next_try_at)"
         " ON CONFLICT (slug) DO UPDATE SET failures = excluded.failures, inputs = excluded.inputs,"
         " last_error = excluded.last_error, opened_at = excluded.opened_at, next_try_at = excluded.next_try_at",
@@ -48,4 +49,4 @@ def put(tx: Connection, slug: str, state: BreakerState | None) -> None:
 
 def opened(tx: Connection) -> list[Any]:
     """The rows of the breakers that are open: slug, failures, last_error, opened_at, next_try_at."""
-    return list(tx.exec_driver_sql(OPENED).all())
+    return rows.found(tx, OPENED)

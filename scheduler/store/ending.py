@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 from scheduler.errors import Fenced, NoSuchJob
 from scheduler.model.outcome import Outcome
 from scheduler.model.states import JOB, JOB_ENDED, LATE, SAME, SAYS, advance
-from scheduler.store import events, results
+from scheduler.store import events, results, rows
 
 REPLIES = ("succeed", "fail", "time_out", "retry")
 """Events that follow from an answer: of an attempt that is over they are late, not wrong."""
@@ -47,7 +47,7 @@ def finish(
     `later`: the worker asked for another time, the try is not counted. give_back uncounts the try, too.
     Fenced: a give_back, stop or park of an attempt that is not the current one.
     """
-    job = tx.exec_driver_sql(CURRENT, {"id": job_id}).first()
+    job = rows.first(tx, CURRENT, {"id": job_id})
     if job is None:
         raise NoSuchJob(f"no job {job_id} in this queue")
     if job.attempt != attempt:
@@ -95,8 +95,8 @@ def close_attempt(
     tx: Connection, job: Any, outcome: Outcome, exit_code: int | None, at: str, versions: dict[str, str] | None = None
 ) -> None:
     """Record how the job's current attempt ended."""
-    tx.exec_driver_sql(
-        "UPDATE attempts SET ended_at = :at, outcome = :kind, outcome_text = :text, exit_code = :exit_code,"
+    rows.write(
+        tx, "UPDATE attempts SET ended_at = :at, outcome = :kind, outcome_text = :text, exit_code = :exit_code,"
         " versions = coalesce(:versions, versions) WHERE job_id = :id AND attempt = :attempt AND ended_at IS NULL",
         {
             "at": at, "kind": outcome.kind, "text": outcome.text, "exit_code": exit_code, "id": job.id,
@@ -117,7 +117,8 @@ def _end(
 def move(tx: Connection, job: Any, state: str, **columns: Any) -> None:
     """Compare-and-set of a job's state. Fenced if it is not what was read."""
     terms = "".join(f", {name} = :{name}" for name in columns)
-    done = tx.exec_driver_sql(
+    done = rows.write(
+        tx,
         f"UPDATE jobs SET state = :state{terms} WHERE id = :id AND state = :was AND attempt = :attempt",
         {**columns, "state": state, "id": job.id, "was": job.state, "attempt": job.attempt},
     )

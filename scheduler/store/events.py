@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
+from scheduler.store import rows
+
 INSERT = (
     "INSERT INTO events (at, job_id, worker_id, attempt, event, text)"
     " VALUES (:at, :job_id, :worker_id, :attempt, :event, :text)"
@@ -21,7 +23,8 @@ def record(
     text: str = "",
 ) -> None:
     """Add one line to the story of a job or a worker (or of both). `at` is a stamp."""
-    tx.exec_driver_sql(
+    rows.write(
+        tx,
         INSERT,
         {"at": at, "job_id": job_id, "worker_id": worker_id, "attempt": attempt, "event": event, "text": text},
     )
@@ -30,11 +33,12 @@ def record(
 def story(tx: Connection, *, job_id: int | None = None, worker_id: int | None = None) -> str:
     """The events of a job or of a worker, in order, on one line; for the error of an illegal event."""
     column, value = ("job_id", job_id) if job_id is not None else ("worker_id", worker_id)
-    rows = tx.exec_driver_sql(
+    past = rows.found(
+        tx,
         f"SELECT at, event, attempt, text FROM events WHERE {column} = :value AND {column} IS NOT NULL ORDER BY id",
         {"value": value},
     )
     return "; ".join(
         f"{row.at} {row.event}" + (f" #{row.attempt}" if row.attempt else "") + (f" ({row.text})" if row.text else "")
-        for row in rows
+        for row in past
     )

@@ -10,11 +10,13 @@ from collections.abc import Iterable
 from sqlalchemy import Connection
 
 from scheduler.model.plan import Predict
+from scheduler.store import rows
 
 
 def open_head(tx: Connection, job_id: int, at: str) -> None:
     """This job is a head, from `at` on if it was none already."""
-    tx.exec_driver_sql(
+    rows.write(
+        tx,
         "UPDATE jobs SET head_since_at = :at WHERE id = :id AND head_since_at IS NULL"
         " AND state = 'queued' AND blocked IS NULL",
         {"at": at, "id": job_id},
@@ -24,25 +26,26 @@ def open_head(tx: Connection, job_id: int, at: str) -> None:
 def close_heads(tx: Connection, keep: Iterable[int]) -> None:
     """No job is a head any more, but those in `keep`; whoever becomes one again opens a new window."""
     kept = set(keep)
-    for head in tx.exec_driver_sql("SELECT id FROM jobs WHERE head_since_at IS NOT NULL").all():
+    for head in rows.found(tx, "SELECT id FROM jobs WHERE head_since_at IS NOT NULL"):
         if head.id not in kept:
-            tx.exec_driver_sql("UPDATE jobs SET head_since_at = NULL WHERE id = :id", {"id": head.id})
+            rows.write(tx, "UPDATE jobs SET head_since_at = NULL WHERE id = :id", {"id": head.id})
 
 
 def victims(tx: Connection) -> dict[int, tuple[int, ...]]:
     """The workers whose end each closed head waits for, by job id."""
     found: dict[int, tuple[int, ...]] = {}
-    for row in tx.exec_driver_sql("SELECT job_id, worker_id FROM victims ORDER BY job_id, worker_id").all():
+    for row in rows.found(tx, "SELECT job_id, worker_id FROM victims ORDER BY job_id, worker_id"):
         found[row.job_id] = (*found.get(row.job_id, ()), row.worker_id)
     return found
 
 
 def set_victims(tx: Connection, those: dict[int, tuple[int, ...]]) -> None:
     """Store whose end each closed head waits for, in place of everything that was stored."""
-    tx.exec_driver_sql("DELETE FROM victims")
+    rows.write(tx, "DELETE FROM victims")
     for job_id, worker_ids in sorted(those.items()):
         for worker_id in worker_ids:
-            tx.exec_driver_sql(
+            rows.write(
+                tx,
                 "INSERT INTO victims (job_id, worker_id) VALUES (:job_id, :worker_id)",
                 {"job_id": job_id, "worker_id": worker_id},
             )
@@ -50,10 +53,10 @@ def set_victims(tx: Connection, those: dict[int, tuple[int, ...]]) -> None:
 
 def set_forecasts(tx: Connection, those: Iterable[tuple[Predict, str]]) -> None:
     """Store when each provider's next job should be sent, as stamps, in place of everything that was stored."""
-    tx.exec_driver_sql("DELETE FROM forecasts")
+    rows.write(tx, "DELETE FROM forecasts")
     for each, starts_at in those:
-        tx.exec_driver_sql(
-            "INSERT INTO forecasts (slug, variant, starts_at, run_s, workers)"
+        rows.write(
+        tx, "INSERT INTO forecasts (slug, variant, starts_at, run_s, workers)"
             " VALUES (:slug, :variant, :starts_at, :run_s, :workers)",
             {
                 "slug": each.slug, "variant": each.variant, "starts_at": starts_at, "run_s": each.run_s,

@@ -11,7 +11,7 @@ from sqlalchemy import Connection
 
 from scheduler.errors import Fenced
 from scheduler.model.states import LATE, LEASE, SAME, SAYS, advance
-from scheduler.store import events
+from scheduler.store import events, rows
 
 CHARGED = "SELECT * FROM leases WHERE state <> 'released' ORDER BY worker_id, id"
 OF_WORKER = "SELECT id, pool, state FROM leases WHERE worker_id = :worker_id AND state <> 'released' ORDER BY id"
@@ -26,8 +26,8 @@ def reserve(
     """
     made = {}
     for pool, charge_gib in charges.items():
-        done = tx.exec_driver_sql(
-            "INSERT INTO leases (worker_id, slug, pool, charge_gib, state, host_id, reserved_at)"
+        done = rows.write(
+        tx, "INSERT INTO leases (worker_id, slug, pool, charge_gib, state, host_id, reserved_at)"
             " VALUES (:worker_id, :slug, :pool, :charge_gib, 'reserved', :host_id, :at)",
             {
                 "worker_id": worker_id, "slug": slug, "pool": pool, "charge_gib": charge_gib, "host_id": host_id,
@@ -44,14 +44,14 @@ def move(tx: Connection, worker_id: int, event: str, at: str, text: str = "") ->
     IllegalTransition carries the worker's story.
     """
     after = []
-    for row in tx.exec_driver_sql(OF_WORKER, {"worker_id": worker_id}).all():
+    for row in rows.found(tx, OF_WORKER, {"worker_id": worker_id}):
         cell = advance(LEASE, row.state, event, lambda: events.story(tx, worker_id=worker_id))
         state = row.state if cell in (SAME, SAYS, LATE) else cell
         after.append(state)
         if state == row.state:
             continue
-        done = tx.exec_driver_sql(
-            "UPDATE leases SET state = :state, released_at = :released_at, text = coalesce(:text, text)"
+        done = rows.write(
+        tx, "UPDATE leases SET state = :state, released_at = :released_at, text = coalesce(:text, text)"
             " WHERE id = :id AND state = :before",
             {
                 "state": state, "released_at": at if state == "released" else None, "text": text or None,
@@ -68,7 +68,8 @@ def move(tx: Connection, worker_id: int, event: str, at: str, text: str = "") ->
 
 def resize(tx: Connection, worker_id: int, pool: str, charge_gib: float, at: str) -> None:
     """Raise or lower a held charge, in the transaction that claims the bigger job or records the measurement. GiB."""
-    done = tx.exec_driver_sql(
+    done = rows.write(
+        tx,
         "UPDATE leases SET charge_gib = :charge_gib WHERE worker_id = :worker_id AND pool = :pool"
         " AND state <> 'released' AND state IN ('reserved', 'held')",
         {"charge_gib": charge_gib, "worker_id": worker_id, "pool": pool},
@@ -80,4 +81,4 @@ def resize(tx: Connection, worker_id: int, pool: str, charge_gib: float, at: str
 
 def charged(tx: Connection) -> list[Any]:
     """Every lease row that is charged: id, worker_id, slug, pool, charge_gib, state, host_id, ..."""
-    return list(tx.exec_driver_sql(CHARGED).all())
+    return rows.found(tx, CHARGED)

@@ -14,7 +14,7 @@ from sqlalchemy import Connection
 
 from scheduler.errors import Fenced, NoSuchJob
 from scheduler.model.states import JOB, advance
-from scheduler.store import events
+from scheduler.store import events, rows
 from scheduler.store.ending import cancel_admitted, finish
 from scheduler.store.operator import hold, release, requeue
 
@@ -79,44 +79,44 @@ def heads(tx: Connection) -> list[Any]:
     And `count`, how many there are; `next_priority` and `next_id` of the one behind it, None if it is the last. Costs
     O(providers), whatever the length of the queue.
     """
-    return list(tx.exec_driver_sql(HEADS).all())
+    return rows.found(tx, HEADS)
 
 
 def last_submitted_at(tx: Connection) -> str | None:
     """When the newest job was submitted, None if there never was one."""
-    found = tx.exec_driver_sql(LAST_SUBMITTED).scalar()
+    found = rows.value(tx, LAST_SUBMITTED)
     return None if found is None else str(found)
 
 
 def row(tx: Connection, job_id: int) -> Any:
     """The job's row, None if there is none."""
-    return tx.exec_driver_sql("SELECT * FROM jobs WHERE id = :id", {"id": job_id}).first()
+    return rows.first(tx, "SELECT * FROM jobs WHERE id = :id", {"id": job_id})
 
 
 def live(tx: Connection) -> list[Any]:
     """The rows of all jobs that are admitted or running, by id."""
-    return list(tx.exec_driver_sql(LIVE.format("*")).all())
+    return rows.found(tx, LIVE.format("*"))
 
 
 def claims(tx: Connection) -> list[Any]:
     """Which attempt of which job is bound to which worker, by job id, and whether it was asked to be cancelled."""
     columns = "id, state, attempt, worker_id, cancel_requested_at"
-    return list(tx.exec_driver_sql(LIVE.format(columns)).all())
+    return rows.found(tx, LIVE.format(columns))
 
 
 def bound(tx: Connection, worker_id: int) -> Any:
     """The job that is bound to this worker (admitted or running), None if it is free."""
-    return tx.exec_driver_sql(BOUND, {"worker_id": worker_id}).first()
+    return rows.first(tx, BOUND, {"worker_id": worker_id})
 
 
 def due(tx: Connection, now_at: str) -> int:
     """Let go the jobs whose back-off or begin has passed; how many."""
-    return tx.exec_driver_sql(DUE, {"now_at": now_at}).rowcount
+    return int(rows.write(tx, DUE, {"now_at": now_at}).rowcount)
 
 
 def next_due_at(tx: Connection) -> str | None:
     """When the next back-off or begin passes, None if none is waited for."""
-    found = tx.exec_driver_sql(NEXT_DUE).scalar()
+    found = rows.value(tx, NEXT_DUE)
     return None if found is None else str(found)
 
 
@@ -127,10 +127,10 @@ def set_revision_blocks(tx: Connection, revisions: dict[tuple[str, str], str]) -
     """
     changed = 0
     known = json.dumps([[slug, variant, revision] for (slug, variant), revision in revisions.items()])
-    for group in tx.exec_driver_sql(MISMATCHED, {"known": known}).all():
-        values = dict(group._mapping)
+    for group in rows.found(tx, MISMATCHED, {"known": known}):
+        values = group._asdict()
         for statement in (OTHER_REVISION.format("<"), OTHER_REVISION.format(">"), SAME_REVISION):
-            changed += tx.exec_driver_sql(statement, values).rowcount
+            changed += rows.write(tx, statement, values).rowcount
     return changed
 
 
@@ -161,8 +161,8 @@ def claim_warm(tx: Connection, job_id: int, worker_id: int, epoch: int, at: str)
 
 
 def _claim(tx: Connection, job: Any, state: str, worker_id: int, sent_at: str | None = None) -> int:
-    done = tx.exec_driver_sql(
-        "UPDATE jobs SET state = :state, attempt = :attempt, worker_id = :worker_id, head_since_at = NULL,"
+    done = rows.write(
+        tx, "UPDATE jobs SET state = :state, attempt = :attempt, worker_id = :worker_id, head_since_at = NULL,"
         " progress = NULL, tries = tries + :tried, started_at = coalesce(started_at, :sent_at)"
         " WHERE id = :id AND state = :was AND blocked IS NULL AND attempt = :before",
         {
@@ -178,8 +178,8 @@ def _claim(tx: Connection, job: Any, state: str, worker_id: int, sent_at: str | 
 def _open_attempt(
     tx: Connection, job_id: int, attempt: int, worker_id: int, epoch: int, at: str, *, sent_at: str | None
 ) -> None:
-    tx.exec_driver_sql(
-        "INSERT INTO attempts"
+    rows.write(
+        tx, "INSERT INTO attempts"
         " (job_id, attempt, worker_id, epoch, admitted_at, sent_at, device, revision, env_hash, versions, warm)"
         " SELECT :job_id, :attempt, id, :epoch, :at, :sent_at, device, revision, env_hash, versions, :warm"
         " FROM workers WHERE id = :worker_id",
@@ -194,14 +194,16 @@ def send(tx: Connection, job_id: int, attempt: int, at: str) -> None:
     """The request of an admitted job is about to leave: the try counts from here on, whatever becomes of it."""
     job = _existing(tx, job_id)
     state = advance(JOB, job.state, "send", lambda: events.story(tx, job_id=job_id))
-    done = tx.exec_driver_sql(
+    done = rows.write(
+        tx,
         "UPDATE jobs SET state = :state, tries = tries + 1, started_at = coalesce(started_at, :at)"
         " WHERE id = :id AND state = :was AND attempt = :attempt",
         {"state": state, "at": at, "id": job_id, "was": job.state, "attempt": attempt},
     )
     if done.rowcount != 1:
         raise Fenced(f"attempt {attempt} of job {job_id} is not the current one ({job.attempt}); nothing was changed")
-    tx.exec_driver_sql(
+    rows.write(
+        tx,
         "UPDATE attempts SET sent_at = :at, (device, env_hash, versions, load_s) ="
         " (SELECT w.device, w.env_hash, w.versions, 86400.0 * (julianday(w.ready_at) - julianday(w.created_at))"
         "  FROM workers w WHERE w.id = attempts.worker_id)"
@@ -213,10 +215,11 @@ def send(tx: Connection, job_id: int, attempt: int, at: str) -> None:
 
 def sent_at(tx: Connection, job_id: int, attempt: int) -> str | None:
     """When an attempt's request left, as a stamp; None if it did not."""
-    found = tx.exec_driver_sql(
+    found = rows.value(
+        tx,
         "SELECT sent_at FROM attempts WHERE job_id = :job_id AND attempt = :attempt",
         {"job_id": job_id, "attempt": attempt},
-    ).scalar()
+    )
     return None if found is None else str(found)
 
 
@@ -225,26 +228,27 @@ def progress(
 ) -> bool:
     """Keep how far a running attempt says it is; False if it is not the running one any more."""
     said = json.dumps({"done": done, "total": total, "message": message}, ensure_ascii=False)
-    changed = tx.exec_driver_sql(
+    changed = rows.write(
+        tx,
         "UPDATE jobs SET progress = :said WHERE id = :id AND state = 'running' AND attempt = :attempt",
         {"said": said, "id": job_id, "attempt": attempt},
     )
-    return changed.rowcount == 1
+    return bool(changed.rowcount == 1)
 
 
 def paused(tx: Connection) -> bool:
     """Whether an operator paused the queue: nothing new starts."""
-    return tx.exec_driver_sql("SELECT paused_at FROM queue").scalar() is not None
+    return rows.value(tx, "SELECT paused_at FROM queue") is not None
 
 
 def pause(tx: Connection, at: str) -> None:
     """Start nothing new from `at` on."""
-    tx.exec_driver_sql("UPDATE queue SET paused_at = coalesce(paused_at, :at)", {"at": at})
+    rows.write(tx, "UPDATE queue SET paused_at = coalesce(paused_at, :at)", {"at": at})
 
 
 def resume(tx: Connection) -> None:
     """Start again."""
-    tx.exec_driver_sql("UPDATE queue SET paused_at = NULL")
+    rows.write(tx, "UPDATE queue SET paused_at = NULL")
 
 
 def json_object(text: str | None) -> dict[str, Any]:
@@ -253,9 +257,7 @@ def json_object(text: str | None) -> dict[str, Any]:
 
 
 def _existing(tx: Connection, job_id: int) -> Any:
-    found = tx.exec_driver_sql(
-        "SELECT id, state, blocked, attempt, worker_id FROM jobs WHERE id = :id", {"id": job_id}
-    ).first()
+    found = rows.first(tx, "SELECT id, state, blocked, attempt, worker_id FROM jobs WHERE id = :id", {"id": job_id})
     if found is None:
         raise NoSuchJob(f"no job {job_id} in this queue")
     return found

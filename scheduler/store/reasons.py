@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from sqlalchemy import Connection
 
+from scheduler.store import rows
+
 
 def put(tx: Connection, slug: str, variant: str, job_id: int | None, ruling: str, text: str, at: str) -> None:
     """The first waiting job of this provider, and what stands in its way."""
-    tx.exec_driver_sql(
+    rows.write(
+        tx,
         "INSERT INTO reasons (slug, variant, job_id, ruling, text, at)"
         " VALUES (:slug, :variant, :job_id, :ruling, :text, :at)"
         " ON CONFLICT (slug, variant) DO UPDATE SET job_id = excluded.job_id, ruling = excluded.ruling,"
@@ -18,11 +21,9 @@ def put(tx: Connection, slug: str, variant: str, job_id: int | None, ruling: str
 
 def clear(tx: Connection, slug: str, variant: str) -> None:
     """Nothing stands in its way any more."""
-    tx.exec_driver_sql(
-        "DELETE FROM reasons WHERE slug = :slug AND variant = :variant", {"slug": slug, "variant": variant}
-    )
+    rows.write(tx, "DELETE FROM reasons WHERE slug = :slug AND variant = :variant", {"slug": slug, "variant": variant})
 
 
 def clear_all(tx: Connection) -> None:
     """Forget every reason: a scheduler that starts finds its own."""
-    tx.exec_driver_sql("DELETE FROM reasons")
+    rows.write(tx, "DELETE FROM reasons")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from scheduler.config import Paths
-from scheduler.store import content
+from scheduler.store import content, rows
 from scheduler.store.identity import digest
 
 
@@ -16,8 +16,8 @@ def put(tx: Connection, job_id: int, attempt: int, reply: bytes | None, destinat
     if reply is not None and len(reply) > content.INLINE_MAX:
         content.put(_paths(tx), reply, sha256 or "")
         inline = None
-    tx.exec_driver_sql(
-        "INSERT INTO results (job_id, attempt, bytes, sha256, reply, destination)"
+    rows.write(
+        tx, "INSERT INTO results (job_id, attempt, bytes, sha256, reply, destination)"
         " VALUES (:job_id, :attempt, :bytes, :sha256, :reply, :destination)"
         " ON CONFLICT (job_id) DO UPDATE SET attempt = excluded.attempt, bytes = excluded.bytes,"
         " sha256 = excluded.sha256, reply = excluded.reply, destination = excluded.destination",
@@ -30,9 +30,7 @@ def put(tx: Connection, job_id: int, attempt: int, reply: bytes | None, destinat
 
 def get(tx: Connection, job_id: int) -> tuple[bytes | None, str | None]:
     """(reply, destination) of a job; None where there is none. Corrupt if a large reply is not what was stored."""
-    row = tx.exec_driver_sql(
-        "SELECT reply, sha256, destination FROM results WHERE job_id = :job_id", {"job_id": job_id}
-    ).first()
+    row = rows.first(tx, "SELECT reply, sha256, destination FROM results WHERE job_id = :job_id", {"job_id": job_id})
     if row is None:
         return None, None
     reply = row.reply

@@ -5,6 +5,7 @@ from __future__ import annotations
 from sqlalchemy import Connection
 
 from scheduler.errors import TakenOver
+from scheduler.store import rows
 
 
 def begin(tx: Connection, *, pid: int, started: float | None, boot_id: str, host_id: str, version: str, at: str) -> int:
@@ -34,7 +35,7 @@ def latest(tx: Connection) -> tuple[int, float | None, str] | None:
 
 def current(tx: Connection) -> int:
     """The highest epoch that was given, 0 if none was."""
-    return int(tx.exec_driver_sql("SELECT coalesce(max(epoch), 0) FROM schedulers").scalar_one())
+    return int(rows.value(tx, "SELECT coalesce(max(epoch), 0) FROM schedulers"))
 
 
 def fence(tx: Connection, epoch: int) -> None:

@@ -6,6 +6,8 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from scheduler.store import rows
+
 RECENT = 50
 """A new figure weighs at least 1/50, so that a mean follows a machine that changed."""
 
@@ -22,11 +24,12 @@ def ran(tx: Connection, slug: str, variant: str, run_s: float) -> None:
 
 def known(tx: Connection) -> dict[tuple[str, str], Any]:
     """Rows with loads, load_s, runs, run_s by (slug, variant); a mean is of use where its count is above 0."""
-    return {(row.slug, row.variant): row for row in tx.exec_driver_sql("SELECT * FROM timings")}
+    return {(row.slug, row.variant): row for row in rows.found(tx, "SELECT * FROM timings")}
 
 
 def _add(tx: Connection, slug: str, variant: str, count: str, mean: str, value: float) -> None:
-    tx.exec_driver_sql(
+    rows.write(
+        tx,
         f"INSERT INTO timings (slug, variant, {count}, {mean}) VALUES (:slug, :variant, 1, :value)"
         f" ON CONFLICT (slug, variant) DO UPDATE SET {count} = {count} + 1,"
         f" {mean} = {mean} + (excluded.{mean} - {mean}) / min({count} + 1, {RECENT})",

@@ -9,7 +9,7 @@ from sqlalchemy import Connection
 
 from scheduler.errors import Fenced
 from scheduler.model.states import LATE, SAME, SAYS, WORKER, advance
-from scheduler.store import events
+from scheduler.store import events, rows
 
 COLUMNS = frozenset(
     {
@@ -36,8 +36,8 @@ def insert(
     env_hash: str | None = None,
 ) -> int:
     """A worker that is about to be parked, and its id."""
-    done = tx.exec_driver_sql(
-        "INSERT INTO workers (slug, variant, revision, mode, host_id, epoch, device, env_hash, state, created_at)"
+    done = rows.write(
+        tx, "INSERT INTO workers (slug, variant, revision, mode, host_id, epoch, device, env_hash, state, created_at)"
         " VALUES (:slug, :variant, :revision, :mode, :host_id, :epoch, :device, :env_hash, 'parked', :created_at)",
         {
             "slug": slug, "variant": variant, "revision": revision, "mode": mode, "host_id": host_id, "epoch": epoch,
@@ -49,12 +49,12 @@ def insert(
 
 def row(tx: Connection, worker_id: int) -> Any:
     """The worker's row, None if there is none."""
-    return tx.exec_driver_sql("SELECT * FROM workers WHERE id = :id", {"id": worker_id}).first()
+    return rows.first(tx, "SELECT * FROM workers WHERE id = :id", {"id": worker_id})
 
 
 def live(tx: Connection) -> list[Any]:
     """The rows of all workers that are not gone, by id."""
-    return list(tx.exec_driver_sql(LIVE).all())
+    return rows.found(tx, LIVE)
 
 
 def move(tx: Connection, worker_id: int, event: str, at: str, **columns: Any) -> str:
@@ -63,7 +63,7 @@ def move(tx: Connection, worker_id: int, event: str, at: str, **columns: Any) ->
     `columns` are stored with it (not if it is late). A busy worker that is to retire keeps its `why` as
     `retire_after`. IllegalTransition carries the worker's story.
     """
-    found = tx.exec_driver_sql("SELECT state FROM workers WHERE id = :id", {"id": worker_id}).first()
+    found = rows.first(tx, "SELECT state FROM workers WHERE id = :id", {"id": worker_id})
     if found is None:
         raise Fenced(f"worker {worker_id} has no row in this queue; nothing was changed")
     cell = advance(WORKER, found.state, event, lambda: events.story(tx, worker_id=worker_id))
@@ -86,7 +86,8 @@ def change(tx: Connection, worker_id: int, expected: str, *, state: str, **colum
         raise TypeError(f"a worker's {min(unknown)} does not change with an event")
     values = {name: json.dumps(value) if isinstance(value, dict) else value for name, value in columns.items()}
     terms = "".join(f", {name} = :{name}" for name in values)
-    done = tx.exec_driver_sql(
+    done = rows.write(
+        tx,
         f"UPDATE workers SET state = :state{terms} WHERE id = :id AND state = :expected",
         {**values, "state": state, "id": worker_id, "expected": expected},
     )
@@ -96,11 +97,11 @@ def change(tx: Connection, worker_id: int, expected: str, *, state: str, **colum
 
 def retire_after(tx: Connection, worker_id: int, why: str) -> None:
     """Let the worker finish what it does and then go; `why` is shown."""
-    tx.exec_driver_sql(
-        "UPDATE workers SET retire_after = :why WHERE id = :id AND state <> 'gone'", {"why": why, "id": worker_id}
+    rows.write(
+        tx, "UPDATE workers SET retire_after = :why WHERE id = :id AND state <> 'gone'", {"why": why, "id": worker_id}
     )
 
 
 def pin(tx: Connection, worker_id: int, pinned: bool) -> None:
     """A pinned worker is not retired for age."""
-    tx.exec_driver_sql("UPDATE workers SET pinned = :pinned WHERE id = :id", {"pinned": int(pinned), "id": worker_id})
+    rows.write(tx, "UPDATE workers SET pinned = :pinned WHERE id = :id", {"pinned": int(pinned), "id": worker_id})
