@@ -16,7 +16,6 @@ from __future__ import annotations
 import os
 
 from scheduler import given, outputs, wake
-from scheduler.absence import Absence
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths
 from scheduler.errors import (
@@ -53,7 +52,6 @@ class Client:
         self.moved: list[tuple[str, str]] = []
         """What the last submission moved aside: each destination, and where what was there lies since."""
         self._line: wake.Line | None = None
-        self._absence = Absence(self.paths)
 
     def close(self) -> None:
         """Let go of the line to the scheduler. The client can still be used."""
@@ -226,7 +224,9 @@ class Client:
 
     def ended(self, ids: int | Iterable[int], timeout_s: float | None = None) -> Iterator[tuple[int, str]]:
         """Each job as it ends, with its state; told by the scheduler, looked up once a second where none answers."""
-        open_ids = dict.fromkeys(given.job_ids(ids))
+        from scheduler.absence import Absence
+
+        open_ids, absence = dict.fromkeys(given.job_ids(ids)), Absence(self.paths)
         timeout_s = given.seconds("timeout_s", timeout_s)
         until = None if timeout_s is None else monotonic_s() + timeout_s
         while open_ids:
@@ -236,7 +236,7 @@ class Client:
                     del open_ids[job_id]
                     yield job_id, state
             if open_ids:
-                self._absence.check(list(open_ids), heard=listening)
+                absence.check(list(open_ids), heard=listening)
             look_at = monotonic_s() + (HEARD_S if listening else UNHEARD_S)
             while open_ids:
                 now = monotonic_s()

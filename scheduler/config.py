@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 
-from scheduler import readable
 from scheduler.errors import UsageError
 from scheduler.settable import ABOUT as ABOUT
 from scheduler.settable import DEFAULTS as DEFAULTS
@@ -181,6 +180,8 @@ def _table(path: str) -> dict[str, object]:
     from scheduler import tomlfile
 
     try:
+        from scheduler import readable
+
         return tomlfile.parsed(readable.read(path, tomlfile.MOST_BYTES), path)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from None

@@ -7,7 +7,6 @@ import os
 from scheduler import wake
 from scheduler.cli import say, sight
 from scheduler.cli.fast import Call
-from scheduler.cli.ticker import Ticker
 from scheduler.client import Client, failure, not_ended
 from scheduler.clock import monotonic_s
 from scheduler.config import envs
@@ -208,6 +207,8 @@ def _seen_through(client: Client, job_id: int, timeout_s: float | None) -> str:
     terminal also how far it is."""
     began_s = monotonic_s()
     until = None if timeout_s is None else began_s + timeout_s
+    from scheduler.cli.ticker import Ticker
+
     said, ticker = None, Ticker()
     goes = _goes(client.paths)  # asked once the job is queued: who goes from now on does so in spite of it
     if goes == "down":

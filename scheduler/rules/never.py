@@ -6,7 +6,6 @@ the everyday verbs can ask without a dataclass.
 
 from __future__ import annotations
 
-from scheduler.rules.figures import figures, plain
 from scheduler.rules.room import fits
 
 TYPE_CHECKING = False
@@ -57,6 +56,8 @@ def _too_big(name: str, what: str, need_gib: float, pools: Pools, count: int) ->
     fitting = [pool for pool in pools if fits((need_gib, pool["reserve_gib"]), pool["capacity_gib"])]
     if len(fitting) >= count:
         return "", ""
+    from scheduler.rules.figures import figures, plain
+
     if fitting:
         return "too_big", (
             f"{name} needs {count} devices of {plain(need_gib, 2)} GiB at once and {len(fitting)} can hold that"

@@ -16,7 +16,6 @@ from scheduler.crash import crashpoint
 from scheduler.errors import NoSuchJob, Refused
 from scheduler.store import content, identity
 from scheduler.store.connection import checkpoint, open_writer, require_current, revision, told
-from scheduler.store.destinations import Destinations, restore
 from scheduler.store.folders import prepare, require_local, settle
 from scheduler.store.kept import is_made, leave_mark
 from scheduler.store.row import DEFAULTS, INSERT, as_text, completed, equal, same, values
@@ -26,6 +25,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
+
+    from scheduler.store.destinations import Destinations
 
 CACHE_KIB = 64 << 10
 """What a large call may keep in memory until its commit, instead of writing pages again and again."""
@@ -101,11 +102,18 @@ def open_or_create(paths: Paths) -> sqlite3.Connection:
             found = revision(connection, paths)
         require_current(found, paths)
         leave_mark(connection, paths)
-        restore(connection, paths)
+        _restore(connection, paths)
     except BaseException:
         connection.close()
         raise
     return connection
+
+
+def _restore(connection: sqlite3.Connection, paths: Paths) -> None:
+    if os.path.lexists(paths.asides):
+        from scheduler.store.destinations import restore
+
+        restore(connection, paths)
 
 
 class _Intake:
@@ -115,7 +123,7 @@ class _Intake:
         self._paths = paths
         self._staged: dict[str, str] = {}
         self._settled: set[str] = set()
-        self._destinations = Destinations(paths)
+        self._claimed: Destinations | None = None
         who = {**DEFAULTS, "user": identity.user(), "host_id": identity.host_id(), "submitted_at": now_at()}
         self._who = str(who["user"])
         self._rows = [completed(row, who) for row in rows]
@@ -146,12 +154,19 @@ class _Intake:
     @property
     def moved(self) -> list[tuple[str, str]]:
         """What was moved aside: each destination, and where what was there lies now."""
-        return self._destinations.moved
+        return self._claimed.moved if self._claimed is not None else []
+
+    def _destinations(self) -> Destinations:
+        if self._claimed is None:
+            from scheduler.store.destinations import Destinations
+
+            self._claimed = Destinations(self._paths)
+        return self._claimed
 
     def settled(self) -> None:
         """The jobs are in: what was moved aside for them stays there."""
         if self.moved:
-            self._destinations.settled()
+            self._destinations().settled()
 
     def write(self, connection: sqlite3.Connection) -> list[int]:
         """One transaction: settle keys and destinations, place the content, insert the rows."""
@@ -165,9 +180,10 @@ class _Intake:
         except BaseException as error:
             if connection.in_transaction:
                 connection.execute("ROLLBACK")
-            self._destinations.put_back()
+            if self._claimed is not None:
+                self._claimed.put_back()
             if isinstance(error, sqlite3.IntegrityError):
-                raise self._destinations.refusal(connection, self._rows, error) from error
+                raise self._destinations().refusal(connection, self._rows, error) from error
             raise
         return ids
 
@@ -204,7 +220,7 @@ class _Intake:
     def _claim(self, connection: sqlite3.Connection, row: dict[str, Any], job_id: int) -> None:
         row["out"] = row["out"].replace("{id}", str(job_id))
         before = len(self.moved)
-        for other in self._destinations.claim(connection, row, job_id):
+        for other in self._destinations().claim(connection, row, job_id):
             _record(connection, other, None, "overwritten", f"job {job_id} takes its destination {row['out']}")
         for out, aside in self.moved[before:]:
             _record(connection, job_id, None, "moved_aside", f"what was at {out} lies at {aside} now, and stays there")
@@ -270,7 +286,7 @@ def cancel(paths: Paths, ids: list[int], *, timeout_s: float = PATIENCE_S) -> li
             connection = open_writer(paths)
             try:
                 require_current(revision(connection, paths), paths)
-                restore(connection, paths)
+                _restore(connection, paths)
                 connection.execute("BEGIN IMMEDIATE")
                 try:
                     answer = _cancel(connection, paths, ids)

@@ -11,7 +11,7 @@ import sqlite3
 
 from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
-from scheduler.store import content, sighted
+from scheduler.store import content
 from scheduler.store.connection import open_reader, require_current, revision, told
 from scheduler.store.intake import missing
 from scheduler.store.kept import is_made
@@ -52,7 +52,7 @@ UNRETURNED = (
     " WHERE l.state <> 'released' AND w.state = 'gone' ORDER BY l.worker_id, l.id"
 )
 SCHEDULER = "SELECT pid, started_at, version FROM schedulers ORDER BY epoch DESC LIMIT 1"
-LIVE_QUERIES = (ACTIVE, HELD, WAITING, BLOCKED, ENDED, DEPTH, sighted.WORKERS, sighted.CHARGED, UNRETURNED, SCHEDULER)
+LIVE_QUERIES = (ACTIVE, HELD, WAITING, BLOCKED, ENDED, DEPTH, UNRETURNED, SCHEDULER)
 
 
 def _look(paths: Paths, question: Callable[[sqlite3.Connection], T], empty: T) -> T:
@@ -91,6 +91,7 @@ def status(paths: Paths) -> dict[str, Any]:
 
 
 def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str, Any]:
+    from scheduler.store import sighted
     from scheduler.store.outlook import Outlook
     from scheduler.store.reason import Reasons
 
@@ -278,6 +279,8 @@ def ids(paths: Paths, filters: dict[str, Any]) -> list[int]:
 
 def workers(paths: Paths) -> list[dict[str, Any]]:
     """The live workers, as in `status`."""
+    from scheduler.store import sighted
+
     return _look(paths, lambda connection: sighted.workers(connection, now_s()), [])
 
 
@@ -295,6 +298,8 @@ def last_scheduler(paths: Paths) -> dict[str, Any] | None:
 
 def facts(paths: Paths) -> dict[str, Any] | None:
     """The last recorded snapshot of this machine, None if it was never recorded."""
+    from scheduler.store import sighted
+
     found = _look(paths, sighted.facts, None)
     return None if found is None else found[1]
 

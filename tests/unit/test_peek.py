@@ -14,7 +14,20 @@ from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
 from scheduler.errors import NoSuchJob
 from scheduler.model.outcome import RULINGS, Outcome
-from scheduler.store import facts, identity, intake, leases, peek, queue, reasons, schedulers, story, timings, workers
+from scheduler.store import (
+    facts,
+    identity,
+    intake,
+    leases,
+    peek,
+    queue,
+    reasons,
+    schedulers,
+    sighted,
+    story,
+    timings,
+    workers,
+)
 from scheduler.store.engine import Store
 
 FAR = "2099-01-01T10:00:00.000000Z"
@@ -290,7 +303,8 @@ def test_an_unknown_filter_is_an_error(paths: Paths) -> None:
 
 
 LIVE = [
-    *peek.LIVE_QUERIES, queue.HEADS, queue.LIVE.format("*"), queue.BOUND, queue.DUE, queue.NEXT_DUE,
+    *peek.LIVE_QUERIES, sighted.WORKERS, sighted.CHARGED,
+    queue.HEADS, queue.LIVE.format("*"), queue.BOUND, queue.DUE, queue.NEXT_DUE,
     queue.MISMATCHED, queue.LAST_SUBMITTED,
     queue.OTHER_REVISION.format("<"), queue.OTHER_REVISION.format(">"), queue.SAME_REVISION,
     leases.CHARGED, leases.OF_WORKER, workers.LIVE, story.EVENTS,

@@ -272,6 +272,8 @@ class Ward:
     def _stored(self, said: dict[str, Any]) -> None:
         if self.errand and self.errand[:2] == (said["job"], said["attempt"]):
             self.errand = None
+            if not said["no_reply"]:
+                self.log = os.path.join(self.folder, "log")  # what it says from now on is no attempt's
             self.roster.emit(Stored(
                 self.id, said["job"], said["attempt"], said["reply_path"], said["exit_code"], said["no_reply"],
                 said["error"], said["exiting"],
