@@ -25,10 +25,12 @@ def _path(folder: str) -> str:
 
 
 def note(folder: str, destination: str, facts: dict[str, Any]) -> None:
-    """Say durably that the outputs of the attempt in this folder go there; `facts` are its job.json. OSError."""
+    """Say that the outputs of the attempt in this folder go there; `facts` are its job.json. OSError.
+
+    Not synced: like the reply, it is of use within one boot.
+    """
     said = {"destination": destination, "facts": {key: facts.get(key) for key in SAME}}
-    regular.put(_path(folder), json.dumps(said).encode(), sync=True)
-    sync(folder)
+    regular.put(_path(folder), json.dumps(said).encode())
 
 
 def noted(folder: str) -> dict[str, Any] | None:
