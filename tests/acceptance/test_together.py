@@ -98,10 +98,11 @@ def test_up_and_run_wait_for_a_scheduler_that_goes_down_and_start_the_next(queue
     up, run = queue.start("up"), queue.start("run", "echo", queue.input("c.json", say="mine"))
     eventually(lambda: any(job["name"] == "c" for job in queue.status()["jobs"]), what="run has queued its job")
     assert queue.scheduler_pid() == old and up.poll() is None and run.poll() is None
+    assert up.stderr is not None and "about to go" in up.stderr.readline(), "up says what it waits for"
     Path(gate).touch()
     assert queue("wait", "1", "--timeout", "60s").code == 0
     started, ran = over(up), over(run)
-    assert started.code == 0 and "about to go" in started.err, started
+    assert started.code == 0, started
     assert ran.code == 0 and ran.json["said"] == "mine" and "when it has gone, this starts another" in ran.err, ran
     went = over(going)
     assert went.code == 0 or (went.code == 75 and "was started meanwhile" in went.err), went
