@@ -206,6 +206,7 @@ TABLE = (
         ),
         examples=("schedq simulate night.json", "schedq simulate night.json --strict --json"),
         panel=MORE,
+        fast=True,
     ),
     Verb(
         "version",
