@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
     from typing import Any
 
+    from scheduler.absence import Absence
     from scheduler.given import Input, Params
 
     Path = str | os.PathLike[str]
@@ -52,6 +53,7 @@ class Client:
         self.moved: list[tuple[str, str]] = []
         """What the last submission moved aside: each destination, and where what was there lies since."""
         self._line: wake.Line | None = None
+        self._absence: Absence | None = None
 
     def close(self) -> None:
         """Let go of the line to the scheduler. The client can still be used."""
@@ -226,7 +228,8 @@ class Client:
         """Each job as it ends, with its state; told by the scheduler, looked up once a second where none answers."""
         from scheduler.absence import Absence
 
-        open_ids, absence = dict.fromkeys(given.job_ids(ids)), Absence(self.paths)
+        open_ids = dict.fromkeys(given.job_ids(ids))
+        self._absence = absence = self._absence or Absence(self.paths)
         timeout_s = given.seconds("timeout_s", timeout_s)
         until = None if timeout_s is None else monotonic_s() + timeout_s
         while open_ids:
