@@ -7,14 +7,16 @@ import os
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from scheduler.clock import stamp
 from scheduler.config import Paths
-from scheduler.store import intake
+from scheduler.store import intake, peek
 from scheduler.store.connection import open_reader, open_writer
 from scheduler.store.turnstile import Turnstile
 
@@ -76,3 +78,30 @@ def ended(process: subprocess.Popen[str], timeout_s: float = 60.0) -> tuple[int,
     """(exit code, stdout, stderr) of a child, once it is over."""
     out, err = process.communicate(timeout=timeout_s)
     return process.returncode, out, err
+
+
+def steps(monkeypatch: pytest.MonkeyPatch, *, every: int = 1) -> Callable[[Callable[[], object]], int]:
+    """A measure that no clock disturbs: the steps of SQLite's machine, in units of `every`, that a read takes."""
+    count = 0
+
+    def step() -> int:
+        nonlocal count
+        count += 1
+        return 0
+
+    real = peek.open_reader
+
+    def counting(where: Paths) -> sqlite3.Connection:
+        connection = real(where)
+        connection.set_progress_handler(step, every)
+        return connection
+
+    def cost(read: Callable[[], object]) -> int:
+        nonlocal count
+        count = 0
+        with monkeypatch.context() as counted:
+            counted.setattr(peek, "open_reader", counting)
+            read()
+        return count
+
+    return cost

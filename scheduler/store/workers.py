@@ -100,8 +100,3 @@ def retire_after(tx: Connection, worker_id: int, why: str) -> None:
     rows.write(
         tx, "UPDATE workers SET retire_after = :why WHERE id = :id AND state <> 'gone'", {"why": why, "id": worker_id}
     )
-
-
-def pin(tx: Connection, worker_id: int, pinned: bool) -> None:
-    """A pinned worker is not retired for age."""
-    rows.write(tx, "UPDATE workers SET pinned = :pinned WHERE id = :id", {"pinned": int(pinned), "id": worker_id})

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -142,15 +142,6 @@ def _refused(paths: Paths, *, uid: int = 0, limit: int = 0) -> tuple[list[int], 
     code, out, err = ended(child(SUBMIT_AS, paths.home, uid, limit))
     assert code == 75, err
     return [int(word) for word in out.split()], err
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that an unprivileged user can reach; pytest's own are private."""
-    made = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
-    made.chmod(0o755)
-    yield made
-    subprocess.run(["rm", "-rf", str(made)], check=True)
 
 
 def test_a_folder_that_may_only_be_read_is_temporary_and_says_which(open_folder: Path) -> None:

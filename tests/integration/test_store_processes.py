@@ -41,11 +41,6 @@ for n in itertools.count():
 """
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(str(tmp_path / "queue"))
-
-
 def test_eight_processes_that_submit_at_once_lose_nothing(paths: Paths) -> None:
     """They also make the queue: all eight start where there is none."""
     children = [child(SUBMIT, paths.home, f"p{n}", 15) for n in range(8)]

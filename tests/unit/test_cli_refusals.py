@@ -284,7 +284,8 @@ def test_what_is_moved_aside_is_said_at_once_and_in_the_jobs_story(ask: Ask, pla
     code, out, err = ask(*SUBMIT, "--out", "od", "--overwrite")
     assert (code, out) == (0, "1\n")
     (aside,) = Path(".").glob("od.before-*")
-    assert f"what was at {place}/work/od lies at {aside.absolute()} now, and stays there however the job ends" in err
+    said = f"what was at {Path('od').absolute()} lies at {aside.absolute()} now, and stays there however the job ends"
+    assert said in err
     assert str(aside) in ask("show", "1")[1].replace("\n", "").replace(" ", "") or str(aside) in ask("show", "1")[1]
 
 

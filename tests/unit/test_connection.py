@@ -16,11 +16,6 @@ from scheduler.errors import Corrupt, Temporary
 from scheduler.store import engine, intake, peek
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(str(tmp_path / "queue"))
-
-
 def emptied(paths: Paths) -> None:
     """The database has 0 bytes, as after a full disk or a careless redirection."""
     Path(paths.database).write_bytes(b"")

@@ -4,7 +4,6 @@ import os
 import sqlite3
 import stat
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -15,18 +14,6 @@ from scheduler.errors import NoSuchJob, Refused, StoreError, Temporary
 from scheduler.store import connection, content, engine, intake, peek, queue
 from scheduler.store.engine import Store
 from scheduler.store.turnstile import Turnstile
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(str(tmp_path / "queue"))
-
-
-@pytest.fixture
-def store(paths: Paths) -> Iterator[Store]:
-    made = Store(paths)
-    yield made
-    made.close()
 
 
 def test_every_writer_keeps_the_pragmas_that_durability_rests_on(paths: Paths, store: Store) -> None:

@@ -18,11 +18,6 @@ from scheduler.store import content, intake, peek
 from scheduler.store.turnstile import Turnstile
 
 
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(str(tmp_path / "queue"))
-
-
 def test_the_first_submit_makes_a_private_queue(paths: Paths) -> None:
     assert submitted(paths) == [1]
     assert stat.S_IMODE(os.stat(paths.home).st_mode) == 0o700

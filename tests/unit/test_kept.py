@@ -6,7 +6,7 @@ import os
 import socket
 import sqlite3
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -27,20 +27,6 @@ VERBS: dict[str, Callable[[Paths], object]] = {
     "check": engine.check,
     "backup": lambda paths: engine.backup(paths, paths.database + ".copy"),
 }
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(str(tmp_path / "queue"))
-
-
-@pytest.fixture
-def open_folder() -> Iterator[Path]:
-    """A folder that an unprivileged user can reach; pytest's own are private."""
-    made = Path(subprocess.run(["mktemp", "-d"], capture_output=True, text=True, check=True).stdout.strip())
-    made.chmod(0o755)
-    yield made
-    subprocess.run(["rm", "-rf", str(made)], check=True)
 
 
 def without_schema(database: Path) -> None:

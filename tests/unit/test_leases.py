@@ -1,8 +1,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from queues import AT, asked
@@ -13,18 +11,6 @@ from scheduler.model.plan import BreakerState
 from scheduler.model.states import LATE, LEASE, SAME, WORKER
 from scheduler.store import breakers, facts, leases, schedulers, workers
 from scheduler.store.engine import Store
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(str(tmp_path / "queue"))
-
-
-@pytest.fixture
-def store(paths: Paths) -> Iterator[Store]:
-    made = Store(paths)
-    yield made
-    made.close()
 
 
 def worker(tx, **over) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -23,13 +22,6 @@ def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
     monkeypatch.setattr(peek, "now_s", lambda: NOW_S)
     monkeypatch.setattr(peek, "scheduler_runs", lambda paths: True)
     return Paths(str(tmp_path / "queue"))
-
-
-@pytest.fixture
-def store(paths: Paths) -> Iterator[Store]:
-    made = Store(paths)
-    yield made
-    made.close()
 
 
 def times(paths: Paths) -> dict[int, tuple[float | None, float | None]]:

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 import os
 import re
-import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from queues import AT, asked, row, scheduler, submitted, writing
+from queues import AT, asked, row, scheduler, steps, submitted, writing
 
 from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
@@ -31,11 +30,6 @@ from scheduler.store import (
 from scheduler.store.engine import Store
 
 FAR = "2099-01-01T10:00:00.000000Z"
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(str(tmp_path / "queue"))
 
 
 @contextmanager
@@ -334,35 +328,15 @@ def test_status_costs_the_same_with_a_long_queue_and_a_long_history(
     paths: Paths, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted in steps of SQLite's machine, not in time."""
-    steps = 0
-
-    def step() -> int:
-        nonlocal steps
-        steps += 1
-        return 0
-
-    real: Callable[[Paths], sqlite3.Connection] = peek.open_reader
-
-    def counting(where: Paths) -> sqlite3.Connection:
-        connection = real(where)
-        connection.set_progress_handler(step, 10)
-        return connection
-
-    def cost() -> int:
-        nonlocal steps
-        steps = 0
-        peek.status(paths)
-        return steps
-
+    cost = steps(monkeypatch, every=10)
     states = ("queued", "succeeded", "failed")
     for state in states:
         submitted(paths, 40)
         fill(paths, 40, state)
-    monkeypatch.setattr(peek, "open_reader", counting)
-    small = cost()
+    small = cost(lambda: peek.status(paths))
     for state in states:
         fill(paths, 10_000, state)
-    assert cost() <= small * 1.2
+    assert cost(lambda: peek.status(paths)) <= small * 1.2
 
 
 def fill(paths: Paths, count: int, state: str) -> None:

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from queues import AT, asked, row, submitted, writing
@@ -20,11 +19,6 @@ OK = Outcome("ok", "", 0)
 ERROR = Outcome("error", "no residues", 1)
 LOST = Outcome("lost", "its worker vanished")
 SOON, LATER = stamp(1_700_000_060.0), stamp(1_700_003_600.0)
-
-
-@pytest.fixture
-def paths(tmp_path: Path) -> Paths:
-    return Paths(str(tmp_path / "queue"))
 
 
 @pytest.fixture

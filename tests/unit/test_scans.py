@@ -5,13 +5,13 @@ from __future__ import annotations
 import fnmatch
 import re
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
-from queues import AT, row, submitted, writing
+from queues import AT, row, steps, submitted, writing
 
 from scheduler.config import Paths
 from scheduler.model.outcome import Outcome
@@ -156,34 +156,18 @@ def test_a_filter_that_finds_nothing_costs_the_same_after_a_long_history(
     paths: Paths, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Counted in steps of SQLite's machine, not in time; what was found is counted apart, by what was asked."""
-    steps = 0
 
-    def step() -> int:
-        nonlocal steps
-        steps += 1
-        return 0
-
-    real: Callable[[Paths], sqlite3.Connection] = peek.open_reader
-
-    def counting(where: Paths) -> sqlite3.Connection:
-        connection = real(where)
-        connection.set_progress_handler(step, 1)
-        return connection
-
-    def cost() -> int:
-        nonlocal steps
-        steps = 0
+    def found() -> None:
         if "succeeded" not in filters.get("state", ()) or "slug" in filters or "since" in filters:
             assert len(peek.ids(paths, filters)) <= 1
         else:
             peek.ids(paths, {**filters, "state": [each for each in filters["state"] if each != "succeeded"]})
-        return steps
 
+    cost = steps(monkeypatch)
     history(paths, 40)
-    monkeypatch.setattr(peek, "open_reader", counting)
-    small = cost()
+    small = cost(found)
     history(paths, 20_000)
-    assert cost() <= small * 1.3 + 20
+    assert cost(found) <= small * 1.3 + 20
 
 
 def test_every_filter_finds_what_meets_it_and_nothing_else(paths: Paths) -> None:
