@@ -11,10 +11,10 @@ import os
 from scheduler.errors import UsageError
 from scheduler.settable import ABOUT as ABOUT
 from scheduler.settable import DEFAULTS as DEFAULTS
+from scheduler.settable import EXAMPLES, gib_of, nearest, needed, shown, words_of
 from scheduler.settable import LONGEST_S as LONGEST_S
 from scheduler.settable import SHORTEST_S as SHORTEST_S
 from scheduler.settable import duration_s as duration_s
-from scheduler.settable import nearest, needed, shown
 
 OURS = ("home", "envs", "manifests", "debug", "worker")
 """What SCHEDQ_ variables are about that are no settings."""
@@ -107,6 +107,14 @@ class Settings:
         """A yes/no setting; auto is no. UsageError if it is none of them."""
         return str(self._fit(key)).lower() in ("true", "1", "yes")
 
+    def words(self, key: str) -> tuple[str, ...]:
+        """A setting that is a list. UsageError if it is none."""
+        return words_of(self._fit(key))
+
+    def gib_by_name(self, key: str) -> dict[str, float]:
+        """A setting that is a table of GiB by name. UsageError if it is none, or one of them is out of its limits."""
+        return gib_of(self._fit(key))
+
     def _fit(self, key: str) -> object:
         wrong = self.fault(key)
         if wrong:
@@ -119,10 +127,11 @@ class Settings:
         must_be = needed(key, value, default)
         if not must_be:
             return ""
+        in_file, in_environment = EXAMPLES.get(key) or (shown(default), default)
         if origin.startswith("$"):
-            told = default if isinstance(default, str) else shown(default)
+            told = in_environment if isinstance(in_environment, str) else shown(in_environment)
             return f"{origin} = {shown(value)}: must be {must_be}; set it to {told}, or unset it"
-        return f"{origin}: {key} = {shown(value)}: must be {must_be}; write {key} = {shown(default)}, or remove it"
+        return f"{origin}: {key} = {shown(value)}: must be {must_be}; write {key} = {in_file}, or remove it"
 
     def faults(self) -> list[str]:
         """What is wrong with the whole configuration, a sentence each; empty if all of it can be used."""

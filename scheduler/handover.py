@@ -29,6 +29,7 @@ def adoption(row: Any, job: Any) -> Adopt:
         leader_pid=row.leader_pid,
         leader_started=row.leader_started,
         assignment=assignment,
+        device=row.device or "",
     )
 
 

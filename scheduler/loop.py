@@ -122,6 +122,12 @@ class Loop:
             full = isinstance(error, Temporary)
             self._say("the queue cannot be written" if full else "the plan contradicts the queue", error)
             return self._wait_out()
+        except SchedqError:
+            raise
+        except Exception as error:  # a turn that fails by a fault of ours is not the end of the night
+            if self._say("a turn failed", error):
+                log.exception("this is a fault of schedq; what it was about waits, workers go on")
+            return self._wait_out()
         return stay if machine is not None else self._wait_out()
 
     def _provided(self) -> dict[tuple[str, str], Provider]:
@@ -140,13 +146,15 @@ class Loop:
             self._say("the machine cannot be read", error)
             return None
 
-    def _say(self, what: str, error: Exception) -> None:
-        """Log a trouble when its words change, and once a minute while they do not."""
+    def _say(self, what: str, error: Exception) -> bool:
+        """Log a trouble when its words change, and once a minute while they do not; whether it was logged now."""
         self.trouble = f"{what}, trying again every second: {error}"
         said, until_s = self._said.get(what, ("", 0.0))
         if said != str(error) or self.clock.monotonic_s() >= until_s:
             log.warning("%s", self.trouble)
             self._said[what] = (str(error), self.clock.monotonic_s() + 60.0)
+            return True
+        return False
 
     def _wait_out(self) -> bool:
         """Nothing was planned in this tick, and its last transaction may have been rolled back."""
@@ -163,9 +171,9 @@ class Loop:
         """
         try:
             return self._turn(self._inbox[:], machine)
-        except TakenOver:
+        except (TakenOver, Temporary):
             raise
-        except (IllegalTransition, Fenced):
+        except Exception:
             if not self._inbox:
                 raise
         self.performer.doubt()
@@ -173,10 +181,10 @@ class Loop:
             event = self._inbox[0]
             try:
                 self._turn([event], None)
-            except TakenOver:
+            except (TakenOver, Temporary):
                 raise
-            except (IllegalTransition, Fenced) as error:
-                log.error("%s contradicts the queue and is left out: %s", event, error)
+            except Exception as error:
+                log.error("%s contradicts the queue and is left out: %s: %s", event, type(error).__name__, error)
                 del self._inbox[0]
         return self._turn([], machine)
 

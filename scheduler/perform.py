@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
@@ -20,8 +21,11 @@ from scheduler.handover import task_of
 from scheduler.model.host import Failed, Host, Park
 from scheduler.model.plan import Abort, Explain, Go, Head, Instruction, Prefer, Retire, Send, Snapshot, Start
 from scheduler.model.provider import Provider
+from scheduler.model.verdict import Verdict
 from scheduler.record import Recorder
 from scheduler.rules import explain
+from scheduler.rules.evidence import as_json
+from scheduler.rules.placement import given
 from scheduler.store import content, events, heads, leases, queue, reasons, workers
 from scheduler.view import Memory
 
@@ -29,6 +33,10 @@ log = logging.getLogger("schedq")
 
 REASON_EVERY_S = 5.0
 """How often the figures of a reason that is otherwise the same are written anew."""
+
+
+RULING_EVERY_S = 600.0
+"""How often the same ruling of a job is recorded anew when others came in between."""
 
 
 @dataclass(frozen=True)
@@ -64,6 +72,7 @@ class Performer:
         self.host, self.clock, self.memory = host, clock, memory
         self.identity, self.paths, self.draw = identity, paths, draw
         self._reasons: dict[tuple[str, str], tuple[int, str, str, float]] = {}
+        self._recorded: dict[int, dict[str, float]] = {}
         self._explained: set[tuple[str, str]] = set()
         self._heads: dict[int, tuple[int, ...]] = {}
         self.undone: list[Deed] = []
@@ -76,17 +85,19 @@ class Performer:
     def doubt(self) -> None:
         """What was written last may have been rolled back: every reason is written anew."""
         self._reasons.clear()
+        self._recorded.clear()
 
     def mark(self, tx: Connection, recorder: Recorder, instruction: Instruction) -> Deed | None:
         """Write an instruction's marks; what is to be done after the commit."""
         match instruction:
             case Start():
                 return self._start(tx, recorder, instruction, queue.row(tx, instruction.job_id))
-            case Go(worker_id):
+            case Go(worker_id, verdict):
                 outdated = self._outdated(tx, recorder, worker_id)
                 if outdated:
                     return self._stop(tx, recorder, worker_id, "abort", outdated)
                 workers.move(tx, worker_id, "go", recorder.at)
+                self._confirmed(tx, recorder, worker_id, verdict)
                 leases.move(tx, worker_id, "go", recorder.at, "")
                 now = self.clock.monotonic_s()
                 self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = now
@@ -94,7 +105,8 @@ class Performer:
                 return Deed(worker_id, partial(self.host.go, worker_id))
             case Send(worker_id, job_id):
                 return self._send(tx, recorder, worker_id, queue.row(tx, job_id))
-            case Abort(worker_id, why, outcome):
+            case Abort(worker_id, why, outcome, verdict):
+                self._confirmed(tx, recorder, worker_id, verdict)
                 return self._stop(tx, recorder, worker_id, "abort", f"{outcome}: {why}" if outcome else why)
             case Retire(worker_id, why):
                 return self._stop(tx, recorder, worker_id, "retire", why)
@@ -147,17 +159,22 @@ class Performer:
         provider = recorder.providers[start.slug, start.variant]
         if job.revision != provider.revision:
             return None
+        device = ",".join(given(provider.policy, start.charges))
         worker_id = workers.insert(
             tx, slug=start.slug, variant=start.variant, revision=provider.revision, mode=provider.mode,
             host_id=self.identity.host_id, epoch=self.identity.epoch, created_at=recorder.at,
-            env_hash=provider.environment or None,
+            device=device, env_hash=provider.environment or None,
         )  # fmt: skip
         lease_ids = leases.reserve(tx, worker_id, start.slug, start.charges, self.identity.host_id, recorder.at)
-        queue.admit(tx, start.job_id, worker_id, self.identity.epoch, recorder.at)
+        queue.admit(
+            tx, start.job_id, worker_id, self.identity.epoch, recorder.at,
+            why=explain.sentence(start.verdict), evidence=as_json(start.verdict),
+        )  # fmt: skip
         recorder.told[start.job_id] = "admitted"
         self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.clock.monotonic_s()
         order = Park(
             worker_id, start.slug, start.variant, provider.revision, provider.mode, dict(start.charges), lease_ids,
+            device,
         )  # fmt: skip
         return Deed(worker_id, partial(self.host.park, order))
 
@@ -203,6 +220,17 @@ class Performer:
         provider = recorder.providers.get((row.slug, row.variant)) or Provider(row.slug, row.variant)
         return self.stop(worker_id, provider.stop_grace_s, why)
 
+    def _confirmed(self, tx: Connection, recorder: Recorder, worker_id: int, verdict: Verdict | None) -> None:
+        """Record what was found for a parked worker's job once all could see its claim: `confirm`, or what closed."""
+        job = queue.bound(tx, worker_id) if verdict is not None else None
+        if verdict is None or job is None:
+            return
+        events.record(
+            tx, recorder.at, job_id=job.id, worker_id=worker_id, attempt=job.attempt,
+            event="confirm" if verdict.admit else verdict.ruling,
+            text=explain.sentence(verdict), evidence=as_json(verdict),
+        )  # fmt: skip
+
     def _explain(self, tx: Connection, recorder: Recorder, e: Explain) -> None:
         now = self.clock.monotonic_s()
         last = self._reasons.get((e.slug, e.variant))
@@ -210,10 +238,20 @@ class Performer:
             return
         text = explain.told(e.why)
         if last is None or last[:3] != (e.job_id, e.ruling, text):
-            reasons.put(tx, e.slug, e.variant, e.job_id, e.ruling, text, recorder.at)
-        if last is None or last[:2] != (e.job_id, e.ruling):
-            events.record(tx, recorder.at, job_id=e.job_id, event=e.ruling, text=text)
+            verdict = e.why if isinstance(e.why, Verdict) else e.verdict
+            evidence = as_json(verdict) if verdict is not None else None
+            reasons.put(tx, e.slug, e.variant, e.job_id, e.ruling, text, recorder.at, evidence)
+            if self._is_news(e.job_id, e.ruling, now):
+                events.record(tx, recorder.at, job_id=e.job_id, event=e.ruling, text=text, evidence=evidence)
         self._reasons[e.slug, e.variant] = (e.job_id, e.ruling, text, now)
+
+    def _is_news(self, job_id: int, ruling: str, now: float) -> bool:
+        """Whether this ruling has not been recorded of this job in a while: two gates that take turns are not."""
+        recorded = self._recorded.setdefault(job_id, {})
+        news = now - recorded.get(ruling, -math.inf) >= RULING_EVERY_S
+        if news:
+            recorded[ruling] = now
+        return news
 
     def settle_heads(self, tx: Connection, seen: Snapshot) -> None:
         """Who is a head no longer loses its window, and what was stored of closed heads follows the plan."""
@@ -229,6 +267,8 @@ class Performer:
         for key in [key for key in self._reasons if key not in self._explained]:
             reasons.clear(tx, *key)
             del self._reasons[key]
+        waited = {reason[0] for reason in self._reasons.values()}
+        self._recorded = {job_id: rulings for job_id, rulings in self._recorded.items() if job_id in waited}
 
 
 def tried(what: str, act: Callable[[], None]) -> str:

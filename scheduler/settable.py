@@ -7,6 +7,10 @@ from __future__ import annotations
 
 from scheduler.errors import UsageError
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
 YES_NO = ("true", "false", "1", "0", "yes", "no")
 
 DEFAULTS: dict[str, object] = {
@@ -15,7 +19,10 @@ DEFAULTS: dict[str, object] = {
     "reserve_unified_gib": 4.0,
     "reserve_host_gib": 2.0,
     "reserve_device_gib": 0.5,
+    "reserves": {},
     "unified": "auto",
+    "leave_alone": [],
+    "unattributed": "charged",
     "inputs_copy_max_gib": 2.0,
     "input_max_mib": 64,
     "disk_reserve_gib": 5.0,
@@ -30,7 +37,10 @@ ABOUT = {
     "reserve_unified_gib": "GiB left to the machine where all memory is one pool",
     "reserve_host_gib": "GiB of the machine's memory left to the machine",
     "reserve_device_gib": "GiB of each accelerator left free",
+    "reserves": "GiB left of one pool each, by name: host, unified or a device",
     "unified": "whether devices share the machine's memory: auto, true or false",
+    "leave_alone": "devices that nothing is placed on: id or its beginning, PCI address, number",
+    "unattributed": "device use that nobody is listed for: charged as a stranger's, or ours",
     "inputs_copy_max_gib": "files an input names are kept with the job up to this size",
     "input_max_mib": "the largest input",
     "disk_reserve_gib": "nothing starts on a disk with less than this free",
@@ -46,6 +56,14 @@ LIMITS = {
     "log_max_mib": (1.0, 2.0**20),
 }  # fmt: skip
 """The least and the most of each number, in the unit that its name says."""
+
+CHOICES = {"unattributed": ("charged", "ours")}
+"""What each setting may be that is one of some words."""
+
+EXAMPLES = {"leave_alone": ('["GPU-5d1f"]', "GPU-5d1f,card1"), "reserves": ("{ host = 8 }", "host=8,GPU-5d1f=2")}
+"""How a setting with parts is written in a file, and in the environment."""
+
+MOST_RESERVE_GIB = 2.0**30
 
 UNITS_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
@@ -91,6 +109,10 @@ def needed(key: str, value: object, default: object) -> str:
             good = False
         unit = {"gib": "GiB", "mib": "MiB"}[key.rpartition("_")[2]]
         return "" if good else f"a number of {unit} from {f'{least:f}'.rstrip('0').rstrip('.')} to {most:.0f}"
+    if key in CHOICES:
+        return "" if value in CHOICES[key] else " or ".join(CHOICES[key])
+    if key in EXAMPLES:
+        return _fault_of_parts(words_of if isinstance(default, list) else gib_of, value)
     text = str(value).lower()
     if isinstance(default, bool):
         return "" if text in YES_NO else "true or false"
@@ -101,6 +123,62 @@ def needed(key: str, value: object, default: object) -> str:
     except UsageError:
         return "a duration with its unit, 0s or 1ms to 100 years"
     return ""
+
+
+def _fault_of_parts(parsed: Callable[[object], object], value: object) -> str:
+    try:
+        parsed(value)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def words_of(value: object) -> tuple[str, ...]:
+    """A list of words, or words with commas between them. ValueError says what it must be."""
+    if isinstance(value, str):
+        if value.lstrip().startswith("["):
+            raise ValueError("names with commas between them, without brackets and quotes, like GPU-5d1f,0000:41:00.0")
+        value = _between_commas(value)
+    if not isinstance(value, list):
+        raise ValueError("a list of names")
+    for each in value:
+        number = isinstance(each, int) and not isinstance(each, bool)
+        if not (number or (isinstance(each, str) and each.strip() and each.isprintable())):
+            raise ValueError(f"a list of names, and {shown(each)} is none")
+    return tuple(str(each).strip() for each in value)
+
+
+def gib_of(value: object) -> dict[str, float]:
+    """A table of names and GiB, or `name=GiB` with commas between them. ValueError says what it must be."""
+    if isinstance(value, dict):
+        return {str(name): _reserve(str(name), number) for name, number in value.items()}
+    if not isinstance(value, str):
+        raise ValueError("a table of names and GiB")
+    found: dict[str, float] = {}
+    for each in _between_commas(value):
+        name, equals, number = (part.strip() for part in each.rpartition("="))
+        if not equals:
+            raise ValueError(f"name=GiB, with commas between them, and {shown(each)} is not")
+        if name in found:
+            raise ValueError(f"one amount for each name, and {name} has two")
+        found[name] = _reserve(name, number)
+    return found
+
+
+def _between_commas(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _reserve(name: str, value: object) -> float:
+    try:
+        number = float(str(value))
+    except ValueError:
+        number = -1.0
+    if 0.0 <= number <= MOST_RESERVE_GIB and name.strip() and not isinstance(value, bool):
+        return number
+    if name in DEFAULTS:
+        raise ValueError(f"a table of names and GiB, and {name} is a setting of its own: write it above [reserves]")
+    raise ValueError(f"GiB from 0 to {MOST_RESERVE_GIB:.0f} by name, and {shown(name)} has {shown(value)}")
 
 
 def shown(value: object) -> str:

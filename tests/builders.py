@@ -32,6 +32,13 @@ def pool(
     )
 
 
+def card(uuid: str = "GPU-1", capacity: float | None = 80.0, *, vendor: str = "NVIDIA", **over: Any) -> Pool:
+    """The pool of a discrete device."""
+    there = {key: over.pop(key) for key in ("free", "available") if key in over}
+    made = pool(f"device:{uuid}", capacity, reserve=over.pop("reserve", 0.5), **there)
+    return replace(made, name="H100", vendor=vendor, seen_as=uuid, **over)
+
+
 def machine(*pools: Pool, **over: Any) -> Machine:
     """A machine that was read without fault: 64 GiB of host memory, no accelerator, nobody on it, 8 cores."""
     kinds = {p.kind for p in pools}

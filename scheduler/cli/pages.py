@@ -6,6 +6,7 @@ from scheduler import outputs
 from scheduler.cli import story
 from scheduler.cli.say import cut, document, elapsed, fill, gib, paint, plain, span, width, wrap
 from scheduler.clock import now_s, seconds
+from scheduler.rules.figures import pool_name
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +26,7 @@ COLOURS = {"succeeded": "green", "failed": "red", "timed_out": "red", "refused":
 def status(whole: Row) -> list[str]:
     """The status page."""
     jobs, now = whole["jobs"], seconds(whole["at"])
-    lines = [_scheduler(whole["scheduler"], now), *_pools(whole, now)]
+    lines = [_scheduler(whole["scheduler"], now), *pools(whole, now)]
     if whole["workers"]:
         lines += ["", *workers(whole["workers"])]
     lines += _others(whole.get("others") or [])
@@ -75,22 +76,27 @@ def _scheduler(scheduler: Row, now: float) -> str:
     return f"scheduler {scheduler.get('pid') or '(pid unknown)'}{up}"
 
 
-def _pools(whole: Row, now: float) -> list[str]:
-    pools = whole["pools"]
-    if not pools:
+def pools(whole: Row, now: float) -> list[str]:
+    """A table of pools."""
+    found = whole["pools"]
+    if not found:
         return ["pools: not recorded yet; the scheduler reads the machine when it starts"]
     lines = [
         "",
         paint(f"{'pool, GiB':22}{'capacity':>9}{'reserve':>9}{'charged':>9}{'owed':>8}{'live':>8}", "bold")
         + "  source",
     ]
-    for pool in pools:
+    for pool in found:
         figures = (
             f"{gib(pool['capacity_gib']):>9}{gib(pool['reserve_gib']):>9}{gib(pool['charged_gib']):>9}"
             f"{gib(pool['owed_gib']):>8}{gib(pool['live_gib']):>8}"
         )
         source = str(pool.get("live_source") or "").removeprefix("/proc/meminfo ")
-        lines.append(f"{fill(pool['id'], 22)}{figures}  {cut(source, 13)}".rstrip())
+        if pool.get("kind") == "device":
+            source = source.partition(" ")[0]
+        if pool["live_gib"] is None:
+            source = "unreadable"
+        lines.append(f"{fill(pool_name(pool['id']), 22)}{figures}  {cut(source, 13)}".rstrip())
     at = whole.get("facts_at")
     if at and now - seconds(at) > 5:
         lines.append(paint(f"as of {span(now - seconds(at))} ago", "dim"))
@@ -104,9 +110,10 @@ def _others(others: list[Row]) -> list[str]:
     head = f"{'elsewhere':20}{'user':11}{'pid':>8}  {'pool':14}{'charge':>9}{'used':>8}"
     lines = ["", paint(head, "bold")]
     for other in others[:5]:
-        name, user = str(other.get("name") or other.get("command") or "?"), str(other.get("user") or "?")
+        name, user = str(other.get("name") or other.get("command") or "?"), str(other.get("user") or "-")
+        pool = pool_name(str(other.get("pool") or ""))
         lines.append(
-            f"{fill(name, 19)} {fill(user, 10)} {other['pid']:>8}  {fill(str(other.get('pool') or ''), 14)}"
+            f"{fill(name, 19)} {fill(user, 10)} {other['pid'] or '-':>8}  {fill(pool, 14)}"
             f"{gib(other.get('charge_gib')):>9}{gib(other.get('used_gib')):>8}"
         )
     return lines + _more(len(others) - 5)
@@ -249,6 +256,9 @@ def job(row: Row) -> list[str]:
         lines += _field(
             "input", f"{row['input_name']}, {row.get('input_bytes', '?')} bytes, sha256 {str(row['input_sha256'])[:16]}"
         )
+    devices = next((each["device"] for each in reversed(row.get("attempts") or []) if each.get("device")), "")
+    if devices:
+        lines += _field("devices", ", ".join(map(pool_name, devices.split(","))))
     folder = (row.get("result") or {}).get("destination") or row.get("out")
     if folder:
         lines.append(f"{'outputs':10} {plain(folder)}")

@@ -12,7 +12,7 @@ def show(call: Call) -> int:
     """Print settings, what they mean, and where each value came from; UsageError, after that, if one cannot be used."""
     found = config.declared()
     if call.flag("json"):
-        values = {key: {"value": value, "origin": found.origins[key]} for key, value in found.values.items()}
+        values = {key: {"value": _value(found, key), "origin": found.origins[key]} for key in found.values}
         say.out(say.document({"schema_version": 1, "settings": values, "providers": found.providers}))
     else:
         say.out("\n".join(_page(found)))
@@ -28,8 +28,11 @@ def show(call: Call) -> int:
 def _page(found: config.Settings) -> list[str]:
     lines = [say.paint(f"{'setting':26} {'value':12} origin", "bold")]
     for key in sorted(found.values):
-        origin = found.origins[key]
-        lines.append(f"{key:26} {say.fill(_shown(found.values[key]), 12)} {say.plain(origin)}")
+        origin, value = found.origins[key], _value(found, key)
+        parts = _parts(value)
+        told = say.counted(len(parts), "entry").replace("entrys", "entries") if parts else _shown(value)
+        lines.append(f"{key:26} {say.fill(told, 12)} {say.plain(origin)}")
+        lines += [line for part in parts for line in say.wrap(part, " " * 4)]
         lines += [say.paint(line, "dim") for line in say.wrap(config.ABOUT[key], " " * 4)]
     for slug, over in sorted(found.providers.items()):
         if isinstance(over, dict):
@@ -38,6 +41,25 @@ def _page(found: config.Settings) -> list[str]:
     lines += ["", "Looked at, later wins:"]
     lines += [f"  {say.plain(path)}" for path in config.config_files()]
     return [*lines, "  the environment: SCHEDQ_ and the setting's name, like SCHEDQ_LOG_MAX_MIB"]
+
+
+def _value(found: config.Settings, key: str) -> object:
+    """A value as it is meant: what the environment says in one word is a list or a table where the setting is one."""
+    if found.fault(key):
+        return found.values[key]
+    match config.DEFAULTS[key]:
+        case list():
+            return list(found.words(key))
+        case dict():
+            return found.gib_by_name(key)
+    return found.values[key]
+
+
+def _parts(value: object) -> list[str]:
+    """What a list or a table has, each as it is written in a file."""
+    if isinstance(value, dict):
+        return [f"{name} = {_shown(each)}" for name, each in value.items()]
+    return [str(each) for each in value] if isinstance(value, list) else []
 
 
 def _shown(value: object) -> str:

@@ -6,6 +6,7 @@ nothing about order or room; the loop does, and is told what happened through `p
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import json
 import os
@@ -20,15 +21,16 @@ from scheduler.errors import Displaced, SchedqError
 from scheduler.host import attempt as attempts
 from scheduler.host.collector import Collector
 from scheduler.host.doorbell import Doorbell
+from scheduler.host.machine.facts import facts as machine_facts
 from scheduler.host.machine.sampler import Sampler
-from scheduler.host.machine.snapshot import facts as machine_facts
 from scheduler.host.served import Served, Spec
 from scheduler.host.workers import environment, regular
+from scheduler.host.workers.devices import contradiction
 from scheduler.host.workers.orders import Launch, Stored
 from scheduler.host.workers.records import laid, sweep
 from scheduler.host.workers.roster import Roster
-from scheduler.model.host import Adopt, Asked, Failed, Gone, HostEvent, Park, Replied, Returned, Shown, Task
-from scheduler.model.machine import Machine
+from scheduler.model.host import Adopt, Answered, Asked, Failed, Gone, HostEvent, Park, Replied, Returned, Shown, Task
+from scheduler.model.machine import Machine, Pool
 from scheduler.model.outcome import Outcome
 from scheduler.model.provider import Provider
 
@@ -119,14 +121,9 @@ class LocalHost:
         """The newest snapshot of readings."""
         return self._sampler.latest()
 
-    def own_use(self) -> dict[int, float]:
-        """GiB of host memory that each of our workers uses, as of the newest snapshot."""
-        return self._sampler.own_use()
-
     def facts(self, machine: Machine) -> dict[str, Any]:
         """The snapshot as `status` shows it."""
-        used = {str(worker_id): gib for worker_id, gib in self.own_use().items()}
-        return {**machine_facts(machine), "used_gib": used}
+        return machine_facts(machine)
 
     def providers(self) -> dict[tuple[str, str], Provider]:
         """Every provider of the catalog, with whether it is installed; looked at anew once a second."""
@@ -159,7 +156,7 @@ class LocalHost:
         charges = order.charges if isinstance(order, Park) else {}
         env = environment.built_env(
             spec, self._recorded, python=python, paths=self.paths, queue_id=self.queue_id,
-            worker_id=order.worker_id, device=order.device if isinstance(order, Park) else "", charges=charges,
+            worker_id=order.worker_id, pools=self._given(order.device), charges=charges,
         )  # fmt: skip
         argv = [*spec["wrap"], python, os.path.join(spec["folder"], spec["script"] or ""), *spec["args"]]
         os.makedirs(env["TMPDIR"], mode=0o700, exist_ok=True)
@@ -167,6 +164,25 @@ class LocalHost:
             argv=argv, env=env, cwd=spec["folder"], mode=spec["mode"], stop_grace_s=spec["stop_grace_s"],
             log_max_bytes=self._log_max,
         )  # fmt: skip
+
+    def _given(self, device: str) -> list[Pool]:
+        """The pools whose devices a worker was given. SchedqError if one of them is not there any more."""
+        machine, found = self._sampler.latest(), []
+        for pool_id in filter(None, device.split(",")):
+            pool = machine.pool(pool_id)
+            if pool is None:
+                raise SchedqError(f"it was to be started on {pool_id}, and that is not there any more")
+            found.append(pool)
+        return found
+
+    def _agreed(self, event: Answered) -> HostEvent:
+        """A worker's answer; or, if it sees other devices than it was given, that its start failed."""
+        order = self._kinds.get(event.worker_id)
+        with contextlib.suppress(SchedqError):
+            wrong = contradiction(self._given(order.device), event.device) if order is not None else ""
+            if wrong:
+                return Failed(event.worker_id, wrong)
+        return event
 
     def submit(self, task: Task) -> None:
         """Lay out the attempt's folders and send its request; off the loop's thread if a large file is read for it."""
@@ -270,6 +286,8 @@ class LocalHost:
             self._collector.gone(event, lambda: self._sampler.refresh(lambda: self.emit(back)))
         elif isinstance(event, Failed) and not event.alive:
             self._collector.gone(event)
+        elif isinstance(event, Answered):
+            self.emit(self._agreed(event))
         else:
             self.emit(event)
 

@@ -17,7 +17,10 @@ from scheduler.model.provider import Provider
 
 @dataclass(frozen=True)
 class Park:
-    """Start a keeper, parked: visible in the process table with its charges, nothing spent yet."""
+    """Start a keeper, parked: visible in the process table with its charges, nothing spent yet.
+
+    `device` are the pools whose devices it is given, comma-separated; "" = it sees none.
+    """
 
     worker_id: int
     slug: str
@@ -83,6 +86,7 @@ class Adopt:
     leader_pid: int | None
     leader_started: float | None
     assignment: Assignment | None = None
+    device: str = ""
 
 
 @dataclass(frozen=True)
@@ -97,7 +101,10 @@ class Shown:
 
 @dataclass(frozen=True)
 class Answered:
-    """The worker answered a ping, and its peer is in the tree that we started."""
+    """The worker answered a ping, and its peer is in the tree that we started.
+
+    `device` are the devices that it says it sees, comma-separated; "" = it does not say.
+    """
 
     worker_id: int
     leader_pid: int
@@ -209,9 +216,6 @@ class Host(Protocol):
 
     def facts(self, machine: Machine) -> dict[str, Any]:
         """A snapshot as JSON for the record: what `status` shows of pools and others."""
-
-    def own_use(self) -> dict[int, float]:
-        """GiB of host memory that each of our workers' trees uses, as of the newest snapshot."""
 
     def poll(self, timeout_s: float) -> list[HostEvent]:
         """What happened since the last call; waits up to `timeout_s` for the first."""

@@ -6,9 +6,14 @@ zero, and a machine that could not be read is not an empty one (P4). Memory is G
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import NamedTuple
 
 GIB = 1 << 30
+MOST_GIB = 2.0**30
+"""No figure of memory is larger: an exabyte."""
 
 
 @dataclass(frozen=True)
@@ -27,8 +32,51 @@ class Reading:
 
 
 @dataclass(frozen=True)
+class Tenant:
+    """A process that a driver lists on a device.
+
+    `used_gib` None = the driver does not say how much it holds there. `computes`: it is no graphics process only.
+    """
+
+    pid: int
+    used_gib: float | None = None
+    computes: bool = True
+
+
+@dataclass(frozen=True)
+class Device:
+    """One accelerator, or one instance of a partitioned one, as its driver tells of it. GiB.
+
+    `id` names it for good (`GPU-...`, `MIG-...`, a PCI address) and so its pool. `seen_as` is what a worker is given
+    so that it sees this one. A total, free or used that is not applicable = the driver says that there is no such
+    figure. `tenants_missing` says why nobody knows who is on it. `integrated`: it shares the machine's memory.
+    `partial`: a process sees one such instance at most.
+    """
+
+    id: str
+    vendor: str
+    name: str
+    total: Reading
+    free: Reading
+    used: Reading
+    tenants: tuple[Tenant, ...] = ()
+    tenants_missing: str = ""
+    integrated: bool = False
+    partial: bool = False
+    display: bool = False
+    slot: str = ""
+    number: int | None = None
+    seen_as: str = ""
+
+
+@dataclass(frozen=True)
 class Pool:
-    """One memory that budgets come out of: `unified`, `device:<uuid>` or `host`. All in GiB."""
+    """One memory that budgets come out of: `unified`, `device:<uuid>` or `host`. All in GiB.
+
+    `name` is the device's own, `vendor` whose driver it is on, `seen_as` what a worker is given so that it sees it.
+    `partial`: a worker can have one such pool at most. `shared`: host memory that a device takes its own from too, or
+    may: what is charged for devices that have no pool counts here.
+    """
 
     id: str
     kind: str
@@ -36,6 +84,11 @@ class Pool:
     reserve_gib: float
     free: Reading
     available: Reading
+    name: str = ""
+    vendor: str = ""
+    seen_as: str = ""
+    partial: bool = False
+    shared: bool = False
 
 
 @dataclass(frozen=True)
@@ -52,12 +105,36 @@ class Charge:
     part: str = ""
 
 
+class Part(NamedTuple):
+    """What one holding is to one pool, its charges there summed once. GiB.
+
+    `charge_gib` None = nobody declared it. `used_gib` counts what could be read, `on_device_gib` the part of it that is
+    the device's. Each charge is owed apart: one never pays another. `seen`: some of its use could be read.
+    """
+
+    charge_gib: float | None
+    used_gib: float
+    on_device_gib: float
+    owed_gib: float
+    seen: bool
+
+
+class Held(NamedTuple):
+    """One holder's part of one pool: charged (None = nobody declared it), used so far, and still to be touched. GiB."""
+
+    name: str
+    charge_gib: float | None
+    used_gib: float
+    owed_gib: float
+
+
 @dataclass(frozen=True)
 class Holding:
     """A present worker process on this machine, whoever started it.
 
-    `name` is the slug, `slug@tree` for another checkout's. `worker_id` is set for this queue's own. `since_s` is when
-    it started, seconds since the epoch.
+    `name` is the slug, `slug@tree` for another checkout's, the command of a stranger on a device; pid 0 stands for
+    what a driver attributes to nobody. `worker_id` is set for this queue's own. `since_s` is when it started, seconds
+    since the epoch. `competes`: it computes on a device and may win memory that is being reclaimed; None = unknown.
     """
 
     name: str
@@ -67,6 +144,51 @@ class Holding:
     worker_id: int | None = None
     command: str = ""
     since_s: float | None = None
+    competes: bool | None = False
+
+    @cached_property
+    def parts(self) -> dict[str, Part]:
+        """What it is to each pool that it is on."""
+        return {charge.pool: _part([c for c in self.charges if c.pool == charge.pool]) for charge in self.charges}
+
+    @cached_property
+    def told(self) -> str:
+        """Its name, with what tells it from others of that name."""
+        if not self.pid:
+            return self.name
+        return f"{self.name} (pid {self.pid}{f', {self.user}' if self.user else ''})"
+
+    def held(self, part: Part) -> Held:
+        """One of its parts, as a verdict has it."""
+        return Held(self.told, part.charge_gib, part.used_gib, part.owed_gib)
+
+
+ON_DEVICE = ("device", "astray")
+"""Parts of a charge that are a device's; `astray`: of one that its worker has no claim on, and is on."""
+
+
+def is_amount(gib: float | None) -> bool:
+    """Whether it is an amount of memory: a number from 0 to `MOST_GIB`."""
+    return gib is not None and 0.0 <= gib <= MOST_GIB
+
+
+def _part(charges: list[Charge]) -> Part:
+    """What is no amount of memory was not declared, or not seen."""
+    charged, used, on_device, owed = [], [], [], []
+    for charge in charges:
+        gib, used_gib = charge.charge_gib, charge.used_gib
+        if used_gib is None or not 0.0 <= used_gib <= MOST_GIB:
+            used_gib = 0.0
+        else:
+            used.append(used_gib)
+            if charge.part in ON_DEVICE:
+                on_device.append(used_gib)
+        if gib is not None and 0.0 <= gib <= MOST_GIB:
+            charged.append(gib)
+            if gib > used_gib:
+                owed.append(gib - used_gib)
+    known = math.fsum(charged) if len(charged) == len(charges) else None
+    return Part(known, math.fsum(used), math.fsum(on_device), math.fsum(owed), bool(used))
 
 
 @dataclass(frozen=True)
@@ -74,7 +196,9 @@ class Machine:
     """One snapshot of readings.
 
     `competing` counts the processes that compete for reclaim; None = could not be counted, which competes.
-    `accelerators` says whether the machine has one: a reading with 0.0 = it has none, failed = a driver that errs.
+    `accelerators` says how many devices a worker could be given: 0.0 = it has none, failed = a driver that errs.
+    `devices` are all that were seen, those that are left alone too. `pressure` is percent of the last 10 s in which
+    some process waited for memory, and in which all did.
     """
 
     at_s: float
@@ -89,6 +213,36 @@ class Machine:
     disk_free_gib: float | None = None
     disk_reserve_gib: float = 0.0
     notes: tuple[str, ...] = field(default=())
+    devices: tuple[Device, ...] = ()
+    pressure: tuple[Reading, ...] = ()
+
+    @cached_property
+    def ours(self) -> dict[int, Holding]:
+        """The holdings of this queue's own workers, by worker id."""
+        return {holding.worker_id: holding for holding in self.holdings if holding.worker_id is not None}
+
+    @cached_property
+    def others(self) -> tuple[Holding, ...]:
+        """Every other holding."""
+        return tuple(holding for holding in self.holdings if holding.worker_id is None)
+
+    @cached_property
+    def held_by_others(self) -> dict[str, tuple[Held, ...]]:
+        """What those are to each pool."""
+        found: dict[str, list[Held]] = {}
+        for holding in self.others:
+            for pool_id, part in holding.parts.items():
+                found.setdefault(pool_id, []).append(holding.held(part))
+        return {pool_id: tuple(held) for pool_id, held in found.items()}
+
+    @cached_property
+    def for_several(self) -> Reading:
+        """How many devices a worker of several could be given: of partial ones a process sees one at most."""
+        partial, there = sum(pool.partial for pool in self.pools), self.accelerators
+        if not partial or there.value is None:
+            return there
+        source = f"{there.source}; of {partial} partial devices a process sees one at most"
+        return replace(there, value=max(1.0, there.value - partial), source=source)
 
     def pool(self, pool_id: str) -> Pool | None:
         """The pool of that id, or None."""

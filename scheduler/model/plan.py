@@ -142,18 +142,20 @@ class Go:
     """The parked worker still has its room, now that everybody can see its claim: spend it."""
 
     worker_id: int
+    verdict: Verdict | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Abort:
     """End a worker that is parked, starting or busy; its job is given back or ends by `outcome`.
 
-    `outcome` "" = nobody's fault (give back); else a kind of model.outcome.
+    `outcome` "" = nobody's fault (give back); else a kind of model.outcome. `verdict`: that of a parked one.
     """
 
     worker_id: int
     why: str
     outcome: str = ""
+    verdict: Verdict | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
@@ -200,7 +202,8 @@ class Predict:
 class Explain:
     """Why the waiting jobs of this provider do not start: stored, shown by `status`.
 
-    `why` is the sentence, or the verdict that rules.explain makes one from when it is needed.
+    `why` is the sentence, or the verdict that rules.explain makes one from when it is needed. `verdict`: the one that a
+    sentence about making room begins with.
     """
 
     slug: str
@@ -208,6 +211,7 @@ class Explain:
     job_id: int
     ruling: str
     why: str | Verdict
+    verdict: Verdict | None = field(default=None, compare=False)
 
 
 Instruction = Send | Start | Go | Abort | Retire | Head | Explain | Prefer

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from scheduler.model.machine import Reading
+from scheduler.model.machine import Held, Reading
 
 NEVER = frozenset({"undeclared", "no_device", "too_big"})
 
@@ -19,16 +19,6 @@ class Demand:
     device_gib: float | None = 0.0
     host_gib: float = 0.0
     count: int = 1
-
-
-@dataclass(frozen=True)
-class Held:
-    """One holder's part of one pool: charged, used so far, and what it will still touch (owed). GiB."""
-
-    name: str
-    charge_gib: float | None
-    used_gib: float
-    owed_gib: float
 
 
 @dataclass(frozen=True)
@@ -48,13 +38,17 @@ class PoolEvidence:
 
 @dataclass(frozen=True)
 class Evidence:
-    """All that a ruling rests on: `rule(evidence)` gives the same ruling again."""
+    """All that a ruling rests on: `rule(evidence)` gives the same ruling again.
+
+    `placement` is the place that the ruling is about, `places` how many there were.
+    """
 
     demand: Demand
     placement: tuple[PoolEvidence, ...]
     accelerators: Reading
     competing: int | None
     holdings_missing: str = ""
+    places: int = 1
 
 
 @dataclass(frozen=True)

@@ -44,6 +44,7 @@ class Desk:
         self.reserved: list[Reservation] = []
         self.making: dict[Key, Why] = {}
         self.why: dict[Key, Why] = {}
+        self.refused: dict[Key, Verdict] = {}
         self.order = snapshot.order
         self.expected = Expected(snapshot)
         self.started: dict[Key, Mapping[str, float]] = {}
@@ -243,6 +244,9 @@ class Desk:
         verdict = decide(demand, self.snapshot.machine, claims, away=self.returning())
         self.kept.append(kept_claim(provider, {place.pool: place.demand_gib for place in verdict.evidence.placement}))
         self._standing.clear()
+        if isinstance(why, Verdict):
+            place = {each.pool: each.demand_gib for each in verdict.evidence.placement}
+            why = self.refused[key] = Standing(self.snapshot.machine, claims).verdict(demand, place)
         self.making[key] = (ruling, explain.evicting(why, [worker.id for worker in chosen]))
         return True
 

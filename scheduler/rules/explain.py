@@ -7,13 +7,15 @@ fit 56.0. No seconds that pass stand in a text, so that it changes only when som
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from scheduler.model.machine import Reading
+from scheduler.model.machine import Held, Reading, is_amount
 from scheduler.model.plan import Breaker, Waiting, WorkerView
 from scheduler.model.provider import Provider
-from scheduler.model.verdict import Demand, Held, PoolEvidence, Verdict
-from scheduler.rules.figures import figures, plain
+from scheduler.model.verdict import Demand, PoolEvidence, Verdict
+from scheduler.rules.admission import beyond_gib, over_gib, short_gib
+from scheduler.rules.figures import figures, plain, pool_name
+from scheduler.rules.room import fits
 
 NAMED = 4
 
@@ -119,7 +121,8 @@ def evicting(why: str | Verdict, worker_ids: Sequence[int]) -> str:
     text = told(why)
     if not worker_ids:
         return f"{text}; workers that are on their way out give back enough"
-    return f"{text}; idle {'workers' if len(worker_ids) > 1 else 'worker'} {_listed(worker_ids)} make room for it now"
+    who = f"workers {_listed(worker_ids)} make" if len(worker_ids) > 1 else f"worker {worker_ids[0]} makes"
+    return f"{text}; idle {who} room for it now"
 
 
 def disk_full(free_gib: float | None, reserve_gib: float) -> str:
@@ -156,14 +159,23 @@ def _admitted(verdict: Verdict) -> str:
         asked = (place.demand_gib, place.charged_gib, place.reserve_gib)
         parts, total, capacity, _ = figures(asked, place.capacity.value or 0.0)
         sums = f"{parts[0]} GiB beside {parts[1]} charged and {parts[2]} reserved"
-        said.append(f"{sums} are {total} of {capacity} GiB of {place.pool}")
+        said.append(f"{sums} are {total} of {capacity} GiB of {pool_name(place.pool)}")
     return f"{_name(verdict.evidence.demand)} fits: " + "; ".join(said)
 
 
 def _undeclared(verdict: Verdict) -> str:
+    demand = verdict.evidence.demand
+    if demand.policy == "required" and demand.device_gib is None:
+        return (
+            f"{_name(demand)} declares no vram_budget_gb, and a provider is admitted on a measured budget "
+            "or not at all; run its worker by hand on your largest input, read the driver's figure (nvidia-smi), and "
+            "write that under [gpu] in its manifest"
+        )
+    what, said = ("ram_budget_gb", demand.host_gib)
+    if is_amount(said):
+        what, said = ("vram_budget_gb", demand.device_gib or 0.0)
     return (
-        f"{_name(verdict.evidence.demand)} declares no vram_budget_gb, and a provider is admitted on a measured budget "
-        "or not at all; measure it and write it under [gpu] in its manifest"
+        f"{_name(demand)} declares {what} = {said}, which is no amount of memory; write GiB, 0 or more, in its manifest"
     )
 
 
@@ -171,7 +183,7 @@ def _no_device(verdict: Verdict) -> str:
     source = _source(verdict.evidence.accelerators)
     return (
         f"{_name(verdict.evidence.demand)} requires an accelerator and this machine has none{source}; "
-        "it waits until there is one, or cancel it"
+        "a job of it waits until there is one"
     )
 
 
@@ -184,7 +196,7 @@ def _unreadable(verdict: Verdict) -> str:
     for place in evidence.placement:
         for what, reading in (("capacity", place.capacity), ("live", place.live)):
             if reading.value is None or not math.isfinite(reading.value):
-                missing.append(f"{what} of {place.pool}: {reading.missing or 'not read'}")
+                missing.append(f"{what} of {pool_name(place.pool)}: {reading.missing or 'not read'}")
     told = "; ".join(missing) or "this machine shows no pool that it could use"
     return f"{_name(evidence.demand)} is not started on what cannot be read: {told}; looked at again at every snapshot"
 
@@ -192,13 +204,15 @@ def _unreadable(verdict: Verdict) -> str:
 def _too_big(verdict: Verdict) -> str:
     demand = verdict.evidence.demand
     if not verdict.evidence.placement:
-        there = gib(verdict.evidence.accelerators.value or 0.0)
-        return f"{_name(demand)} needs {demand.count} devices at once and this machine has {there}: it can never start"
-    place = max(verdict.evidence.placement, key=_lacks_ever)
+        devices = verdict.evidence.accelerators
+        there = f"{gib(devices.value or 0.0)}{_source(devices)}"
+        return f"{_name(demand)} needs {demand.count} devices at once and this machine has {there}: fewer than that"
+    place = max(verdict.evidence.placement, key=beyond_gib)
     parts, total, capacity, _ = figures((place.demand_gib, place.reserve_gib), place.capacity.value or 0.0)
     return (
-        f"{_name(demand)} needs {parts[0]} GiB of {place.pool} and {parts[1]} GiB stay reserved: {total} GiB, more "
-        f"than all of its {capacity} GiB{_source(place.capacity)}; it can never start unless machine or budget change"
+        f"{_name(demand)} needs {parts[0]} GiB of {pool_name(place.pool)} and {parts[1]} GiB stay reserved: {total} "
+        f"GiB, more than all of its {capacity} GiB{_source(place.capacity)}; it can never start unless machine or "
+        "budget change"
     )
 
 
@@ -207,34 +221,49 @@ def _unknown_holding(verdict: Verdict) -> str:
         names = [each.name for each in place.held if each.charge_gib is None]
         if names:
             return (
-                f"{_name(verdict.evidence.demand)} needs {gib(place.demand_gib)} GiB of {place.pool}, and "
+                f"{_name(verdict.evidence.demand)} needs {gib(place.demand_gib)} GiB of {pool_name(place.pool)}, and "
                 f"{_listed(names)} may hold memory there that nobody declared, so nothing can be summed; "
-                "declare a budget for it in a manifest here, or stop it"
+                "say what it holds (schedq machine declare PID --vram G --ram G), or stop it"
             )
     return f"{_name(verdict.evidence.demand)} waits for a holder whose budget nobody declared"
 
 
 def _pool_full(verdict: Verdict) -> str:
-    place = max(verdict.evidence.placement, key=_lacks_charge)
-    asked = (place.demand_gib, place.reserve_gib, place.charged_gib)
-    parts, total, capacity, short = figures(asked, place.capacity.value or 0.0)
-    return (
-        f"{_name(verdict.evidence.demand)} needs {parts[0]} GiB of {place.pool}, {parts[1]} GiB stay reserved and "
-        f"{parts[2]} GiB are charged ({_holders(place)}): {total} GiB of {capacity}; it starts when {short} GiB are "
-        "given back"
-    )
+    lacking = _lacking(verdict, over_gib)
+    needs, starts = [], []
+    for place in lacking:
+        asked = (place.demand_gib, place.reserve_gib, place.charged_gib)
+        parts, total, capacity, short = figures(asked, place.capacity.value or 0.0)
+        needs.append(
+            f"{parts[0]} GiB of {pool_name(place.pool)}{_nearest(verdict)}, {parts[1]} GiB stay reserved and "
+            f"{parts[2]} GiB are charged ({_holders(place)}): {total} GiB of {capacity}"
+        )
+        starts.append(f"{short} GiB" + (f" of {pool_name(place.pool)}" if len(lacking) > 1 else ""))
+    together = "; and ".join(needs)
+    return f"{_name(verdict.evidence.demand)} needs {together}; it starts when {' and '.join(starts)} are given back"
 
 
 def _no_room_now(verdict: Verdict) -> str:
-    place = max(verdict.evidence.placement, key=_lacks_now)
-    asked = (place.demand_gib, place.reserve_gib, place.owed_gib)
-    parts, total, live, short = figures(asked, place.live.value or 0.0)
-    owed = f", {parts[2]} GiB are still owed to holders that have not touched all of theirs" if place.owed_gib else ""
-    there = f"{live} GiB are there now{_source(place.live)}{_counts(place, verdict.evidence.competing)}"
-    return (
-        f"{_name(verdict.evidence.demand)} needs {parts[0]} GiB of {place.pool} and {parts[1]} GiB stay reserved{owed}"
-        f": {total} GiB, and {there}; it starts when {short} GiB more are free"
-    )
+    lacking = _lacking(verdict, short_gib)
+    needs, starts = [], []
+    for place in lacking:
+        asked = (place.demand_gib, place.reserve_gib, place.owed_gib)
+        parts, total, live, short = figures(asked, place.live.value or 0.0)
+        owed = f", {parts[2]} GiB are still owed to holders that have not touched all of theirs"
+        there = f"{live} GiB are there now{_source(place.live)}{_counts(place, verdict.evidence.competing)}"
+        needs.append(
+            f"{parts[0]} GiB of {pool_name(place.pool)}{_nearest(verdict)} and {parts[1]} GiB stay reserved"
+            f"{owed if place.owed_gib else ''}: {total} GiB, and {there}"
+        )
+        starts.append(f"{short} GiB more" + (f" of {pool_name(place.pool)}" if len(lacking) > 1 else ""))
+    together = "; and ".join(needs)
+    return f"{_name(verdict.evidence.demand)} needs {together}; it starts when {' and '.join(starts)} are free"
+
+
+def _lacking(verdict: Verdict, lacks: Callable[[PoolEvidence], float]) -> list[PoolEvidence]:
+    """The pools of its place that are too full, all of them: a worker of several devices waits for each."""
+    places = verdict.evidence.placement
+    return [place for place in places if not fits((lacks(place),), 0.0)] or [max(places, key=lacks)]
 
 
 def _counts(place: PoolEvidence, competing: int | None) -> str:
@@ -247,17 +276,9 @@ def _counts(place: PoolEvidence, competing: int | None) -> str:
     return f"{alone} {competing} {'worker loads or computes' if competing == 1 else 'workers load or compute'}"
 
 
-def _lacks_ever(place: PoolEvidence) -> float:
-    return math.fsum((place.demand_gib, place.reserve_gib)) - (place.capacity.value or 0.0)
-
-
-def _lacks_charge(place: PoolEvidence) -> float:
-    charges = (each.charge_gib or 0.0 for each in place.held)
-    return math.fsum((*charges, place.demand_gib, place.reserve_gib)) - (place.capacity.value or 0.0)
-
-
-def _lacks_now(place: PoolEvidence) -> float:
-    return math.fsum((place.owed_gib, place.demand_gib, place.reserve_gib)) - (place.live.value or 0.0)
+def _nearest(verdict: Verdict) -> str:
+    """Which of several places is told of: the one that lacks least."""
+    return f" (of {verdict.evidence.places} places the one that lacks least)" if verdict.evidence.places > 1 else ""
 
 
 def _holders(place: PoolEvidence) -> str:

@@ -30,6 +30,12 @@ def figures(parts: Sequence[float], limit: float) -> tuple[list[str], str, str, 
     )
 
 
+def pool_name(pool_id: str) -> str:
+    """A pool as people tell it from others: a device by the first word of its uuid, `GPU-1234abcd`."""
+    kind, dash, rest = pool_id.removeprefix("device:").partition("-")
+    return f"{kind}-{rest[:8]}" if kind in ("GPU", "MIG") and dash and len(rest) > 8 else pool_id
+
+
 def _honest(parts: Sequence[float], total: float, limit: float, decimals: int) -> bool:
     above, bound = round(total, decimals), round(limit, decimals)
     adds_up = round(math.fsum(round(part, decimals) for part in parts), decimals) == above

@@ -28,13 +28,17 @@ def ruling(spec: dict[str, Any], facts: dict[str, Any]) -> tuple[str, str]:
         return "undeclared", f"{name} declares no vram_budget_gb: it is admitted on a measured budget or not at all"
     pools: Pools = facts.get("pools") or []
     unified, devices = _of(pools, "unified"), _of(pools, "device")
+    if required and count > 1:  # the memory of one device is unified; of partial ones a process sees one at most
+        unified, devices = [], [pool for pool in devices if not pool.get("partial")]
     if required and not unified and len(devices) < count:
-        there = facts.get("accelerators")
+        there, partial = facts.get("accelerators"), len(_of(pools, "device")) - len(devices)
         if there == 0:
-            return "no_device", f"{name} requires an accelerator and this machine has none"
-        if there is None or not 0 < there < count:
+            why = facts.get("accelerators_source") or ""
+            return "no_device", f"{name} requires an accelerator and this machine has none{why and f' ({why})'}"
+        if there is None or not 0 < (there := max(1, there - partial)) < count:
             return "", ""
-        return "too_big", f"{name} needs {count} devices at once and this machine has {there:g}"
+        why = facts.get("accelerators_source") or ""
+        return "too_big", f"{name} needs {count} devices at once and this machine has {there:g}{why and f' ({why})'}"
     host = (_of(pools, "host") or unified)[:1]
     if not required:
         return _too_big(name, "host", host_gib, host, 1)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from scheduler.model.plan import Snapshot, Waiting, WorkerView
+from scheduler.model.verdict import Verdict
 from scheduler.rules import explain
 from scheduler.rules.admission import Claim, Standing, leavers
 from scheduler.rules.placement import demand_of
@@ -23,10 +24,10 @@ Key = tuple[str, str]
 
 @dataclass(frozen=True)
 class Line:
-    """The waiting line: who may go, in order, and why the others may not, as (ruling, text)."""
+    """The waiting line: who may go, in order, and why the others may not, as (ruling, its sentence or verdict)."""
 
     eligible: tuple[Waiting, ...]
-    excluded: dict[Key, tuple[str, str]]
+    excluded: dict[Key, tuple[str, str | Verdict]]
 
     @property
     def head(self) -> Waiting | None:
@@ -37,7 +38,7 @@ class Line:
 def line(snapshot: Snapshot, claims: Sequence[Claim]) -> Line:
     """Who may go now, and who may not."""
     eligible: list[Waiting] = []
-    excluded: dict[Key, tuple[str, str]] = {}
+    excluded: dict[Key, tuple[str, str | Verdict]] = {}
     tried: set[str] = set()
     now = Standing(snapshot.machine, claims)
     alone = Standing(snapshot.machine, claims, away=leavers(claims))
@@ -82,7 +83,7 @@ def disk_low(snapshot: Snapshot) -> bool:
     return machine.disk_free_gib < machine.disk_reserve_gib
 
 
-def _excluded(snapshot: Snapshot, waiting: Waiting, now: Standing, alone: Standing) -> tuple[str, str] | None:
+def _excluded(snapshot: Snapshot, waiting: Waiting, now: Standing, alone: Standing) -> tuple[str, str | Verdict] | None:
     name, key = name_of(waiting), (waiting.slug, waiting.variant)
     if snapshot.draining or snapshot.stopping:
         return (
@@ -105,7 +106,7 @@ def _excluded(snapshot: Snapshot, waiting: Waiting, now: Standing, alone: Standi
     if alone.decide(demand).admit:
         return None
     verdict = now.decide(demand)
-    return None if verdict.admit else (verdict.ruling, explain.sentence(verdict))
+    return None if verdict.admit else (verdict.ruling, verdict)
 
 
 def _on_trial(snapshot: Snapshot, slug: str) -> bool:

@@ -20,29 +20,36 @@ def demand_of(provider: Provider) -> Demand:
     return Demand(provider.slug, provider.variant, provider.policy, device_gib, provider.ram_gib, provider.count)
 
 
+def given(policy: str, place: Mapping[str, float]) -> tuple[str, ...]:
+    """The pools of a place whose devices its worker is given; none for a provider without device."""
+    return tuple(pool for pool in place if pool != "host") if policy == "required" else ()
+
+
 def placements(demand: Demand, machine: Machine) -> tuple[Mapping[str, float], ...]:
     """Pool -> GiB for each place, in the machine's order of devices; empty = this machine has no pool for it.
 
-    Unified memory pays both budgets from one pool. On discrete devices each device of a worker gives the whole device
-    budget, and host memory comes out of `host`. An undeclared device budget counts 0 here; its own gate refuses it.
+    Unified memory pays both budgets from one pool; its device is one. On discrete devices each device of a worker gives
+    the whole device budget, and host memory comes out of `host`; of partial devices a process sees one at most, so that
+    a worker of several has none of them. An undeclared device budget counts 0 here; its own gate refuses it.
     """
-    kinds = tuple((pool.id, pool.kind) for pool in machine.pools)
+    kinds = tuple((pool.id, pool.kind, pool.partial) for pool in machine.pools)
     required = demand.policy == "required"
     return _places(required, demand.device_gib or 0.0, demand.host_gib, max(1, demand.count), kinds)
 
 
 @lru_cache(maxsize=1024)
 def _places(
-    required: bool, device_gib: float, host_gib: float, count: int, kinds: tuple[tuple[str, str], ...]
+    required: bool, device_gib: float, host_gib: float, count: int, kinds: tuple[tuple[str, str, bool], ...]
 ) -> tuple[Mapping[str, float], ...]:
     by_kind: dict[str, list[str]] = {}
-    for pool, kind in kinds:
-        by_kind.setdefault(kind, []).append(pool)
+    for pool, kind, partial in kinds:
+        if not partial or count == 1:
+            by_kind.setdefault(kind, []).append(pool)
     shared = by_kind.get("unified")
     host = dict.fromkeys(by_kind.get("host", shared or [])[:1], host_gib)
     if not host or not required:
         return (host,) if host else ()
     if shared:
-        return tuple({pool: device_gib + host_gib} for pool in shared)
+        return tuple({pool: device_gib + host_gib} for pool in shared) if count == 1 else ()
     chosen = islice(combinations(by_kind.get("device", []), count), MOST)
     return tuple({**dict.fromkeys(devices, device_gib), **host} for devices in chosen)

@@ -53,17 +53,17 @@ def confirm_parked(desk: Desk) -> None:
     for worker in desk.living:
         if worker.state != "parked" or not worker.shown or worker.id in desk.leaving:
             continue
-        provider = desk.snapshot.providers.get((worker.slug, worker.variant))
+        provider, verdict = desk.snapshot.providers.get((worker.slug, worker.variant)), None
         if provider is None:
             refused = explain.not_installed(worker.slug, None)
         else:
             verdict = confirm(demand_of(provider), worker.charges, desk.snapshot.machine, desk.claims, worker.id)
             refused = "" if verdict.admit else explain.sentence(verdict)
         if refused:
-            desk.stops.append(Abort(worker.id, refused))
+            desk.stops.append(Abort(worker.id, refused, verdict=verdict))
             desk.leaving.add(worker.id)
         else:
-            desk.starts.append(Go(worker.id))
+            desk.starts.append(Go(worker.id, verdict))
             desk.compete(worker.id)
 
 
@@ -97,5 +97,6 @@ def _told(desk: Desk, explained: bool) -> list[Instruction]:
         found.append(Prefer(desk.order))
     for waiting in sorted(desk.snapshot.waiting if explained else (), key=lambda w: (-w.priority, w.job_id)):
         if not desk.was_served(waiting):
-            found.append(Explain(waiting.slug, waiting.variant, waiting.job_id, *why_not(desk, waiting)))
+            key = (waiting.slug, waiting.variant)
+            found.append(Explain(*key, waiting.job_id, *why_not(desk, waiting), desk.refused.get(key)))
     return found

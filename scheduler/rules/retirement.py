@@ -11,6 +11,7 @@ from collections.abc import Collection
 from scheduler.model.plan import Abort, Retire, Snapshot, WorkerView
 from scheduler.model.provider import Provider
 from scheduler.rules import explain
+from scheduler.rules.figures import pool_name
 from scheduler.rules.order import disk_low
 
 SHOWN_WITHIN_S = 30.0
@@ -46,10 +47,21 @@ def _stop(snapshot: Snapshot, worker: WorkerView, wanted: bool) -> Abort | Retir
         return Retire(worker.id, "its one job is done")
     if provider is not None and worker.revision != provider.revision:
         return Retire(worker.id, f"the manifest of {provider.name} changed; it serves the one before")
+    astray = _astray(snapshot, worker)
+    if astray:
+        return Retire(worker.id, f"{pool_name(astray)} is left alone, or not there any more")
     aged = known.idle_timeout_s > 0 and worker.idle_s >= known.idle_timeout_s
     if aged and not wanted and not worker.pinned:
         return Retire(worker.id, f"idle for idle_timeout_s = {known.idle_timeout_s:.0f} s")
     return None
+
+
+def _astray(snapshot: Snapshot, worker: WorkerView) -> str:
+    """A device that it is on and that nothing is placed on any more; "" while that cannot be told."""
+    machine = snapshot.machine
+    if machine.accelerators.failed:
+        return ""
+    return next((pool for pool in worker.charges if pool.startswith("device:") and machine.pool(pool) is None), "")
 
 
 def _busy(worker: WorkerView, provider: Provider) -> Abort | None:

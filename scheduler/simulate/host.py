@@ -97,10 +97,6 @@ class SimHost:
         """The pool as `status` shows it."""
         return {"pools": [{"id": p.id, "kind": p.kind, "capacity_gib": p.capacity.value} for p in machine.pools]}
 
-    def own_use(self) -> dict[int, float]:
-        """Nothing is really used."""
-        return {}
-
     def poll(self, timeout_s: float) -> list[HostEvent]:
         """Move the clock to the next event, at most `timeout_s` on; every event of that instant."""
         limit = self.clock.elapsed_s + max(0.0, timeout_s)

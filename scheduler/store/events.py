@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from typing import Any
+
 from sqlalchemy import Connection
 
 from scheduler.store import rows
 
 INSERT = (
-    "INSERT INTO events (at, job_id, worker_id, attempt, event, text)"
-    " VALUES (:at, :job_id, :worker_id, :attempt, :event, :text)"
+    "INSERT INTO events (at, job_id, worker_id, attempt, event, text, evidence)"
+    " VALUES (:at, :job_id, :worker_id, :attempt, :event, :text, :evidence)"
 )
 
 
@@ -21,13 +24,27 @@ def record(
     worker_id: int | None = None,
     attempt: int | None = None,
     text: str = "",
+    evidence: dict[str, Any] | None = None,
 ) -> None:
-    """Add one line to the story of a job or a worker (or of both). `at` is a stamp."""
+    """Add one line to the story of a job or a worker (or of both). `at` is a stamp.
+
+    `evidence` is what a decision was made from, as rules.evidence has it.
+    """
     rows.write(
         tx,
         INSERT,
-        {"at": at, "job_id": job_id, "worker_id": worker_id, "attempt": attempt, "event": event, "text": text},
-    )
+        {
+            "at": at, "job_id": job_id, "worker_id": worker_id, "attempt": attempt, "event": event, "text": text,
+            "evidence": as_text(evidence),
+        },
+    )  # fmt: skip
+
+
+def as_text(evidence: dict[str, Any] | None) -> str | None:
+    """Evidence as it is stored. ValueError if a number of it is none that JSON has."""
+    if evidence is None:
+        return None
+    return json.dumps(evidence, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
 
 
 def story(tx: Connection, *, job_id: int | None = None, worker_id: int | None = None) -> str:

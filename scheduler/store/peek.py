@@ -181,6 +181,22 @@ def job(paths: Paths, job_id: int) -> dict[str, Any]:
     return _there(_look(paths, question, None), job_id, paths)
 
 
+def decisions(paths: Paths, job_id: int) -> dict[str, Any]:
+    """What `why ID --json` says: the job's state and every decision on it so far, newest first. NoSuchJob."""
+
+    def question(connection: sqlite3.Connection) -> dict[str, Any] | None:
+        from scheduler.store.decisions import decisions
+
+        row = connection.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
+        if row is None:
+            return None
+        shown = {key: row[key] for key in ("id", "slug", "variant", "name", "state")}
+        made = decisions(connection, row, scheduler_runs(paths))
+        return {"schema_version": SCHEMA_VERSION, **shown, "decisions": made}
+
+    return _there(_look(paths, question, None), job_id, paths)
+
+
 def planned(paths: Paths, most: int) -> dict[str, Any]:
     """What `plan --json` says: every job that runs, comes up or may start, by when it should be sent.
 

@@ -134,15 +134,26 @@ def set_revision_blocks(tx: Connection, revisions: dict[tuple[str, str], str]) -
     return changed
 
 
-def admit(tx: Connection, job_id: int, worker_id: int, epoch: int, at: str) -> int:
+def admit(
+    tx: Connection,
+    job_id: int,
+    worker_id: int,
+    epoch: int,
+    at: str,
+    *,
+    why: str = "",
+    evidence: dict[str, Any] | None = None,
+) -> int:
     """Claim a waiting job for a worker that is to be started, and answer with the attempt's number: its fence.
 
-    Fenced if the job may not start any more.
+    `why` and `evidence` are the sentence and the numbers that it is admitted on. Fenced if it may not start any more.
     """
     job = _existing(tx, job_id)
     attempt = _claim(tx, job, advance(JOB, job.state, "admit", lambda: events.story(tx, job_id=job_id)), worker_id)
     _open_attempt(tx, job_id, attempt, worker_id, epoch, at, sent_at=None)
-    events.record(tx, at, job_id=job_id, worker_id=worker_id, attempt=attempt, event="admit")
+    events.record(
+        tx, at, job_id=job_id, worker_id=worker_id, attempt=attempt, event="admit", text=why, evidence=evidence
+    )
     return attempt
 
 

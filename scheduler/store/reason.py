@@ -10,6 +10,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+REASONS = "SELECT slug, variant, job_id, ruling, text, at FROM reasons"
+EVIDENCE = "SELECT evidence FROM reasons WHERE slug = ? AND variant = ?"
 DOWN = "no scheduler runs for this queue; `schedq up` starts one"
 
 
@@ -19,7 +21,7 @@ class Reasons:
     def __init__(self, connection: sqlite3.Connection, runs: bool) -> None:
         self._connection = connection
         self._runs = runs
-        self._providers = {(row["slug"], row["variant"]): row for row in connection.execute("SELECT * FROM reasons")}
+        self._providers = {(row["slug"], row["variant"]): row for row in connection.execute(REASONS)}
         self._waits: dict[int, bool] = {}
 
     def of(self, row: sqlite3.Row) -> dict[str, str] | None:
@@ -43,6 +45,25 @@ class Reasons:
             return {"ruling": "busy", "text": f"behind job {head} of {name}, which waits: {provider['ruling']}"}
         return {"ruling": "busy", "text": f"waits for its turn at {name}, behind job {head}"}
 
+    def in_full(self, row: sqlite3.Row) -> dict[str, Any] | None:
+        """The reason with what `of` leaves out: when it was found, its evidence, and of a job that is not the first of
+        its provider what the first one waits for. Its stamp is None if it is true at the moment that it is asked.
+        """
+        reason = self.of(row)
+        if reason is None:
+            return None
+        found: dict[str, Any] = {"at": None, **reason, "evidence": None}
+        provider = self._providers.get((row["slug"], row["variant"]))
+        if provider is None or not self._runs or _own(row) is not None:
+            return found
+        head = provider["job_id"]
+        if head not in (None, row["id"]):
+            if not self._waiting(head):
+                return found
+            found["text"] += f": {provider['text']}"
+        evidence = self._connection.execute(EVIDENCE, (row["slug"], row["variant"])).fetchone()[0]
+        return {**found, "at": provider["at"], "evidence": parsed(evidence)}
+
     def _last(self, row: sqlite3.Row) -> str:
         """What the attempt before said, which is what has to change."""
         asked = "SELECT outcome_text FROM attempts WHERE job_id = ? AND attempt = ?"
@@ -54,6 +75,13 @@ class Reasons:
             found = self._connection.execute("SELECT state FROM jobs WHERE id = ?", (job_id,)).fetchone()
             self._waits[job_id] = found is not None and found["state"] == "queued"
         return self._waits[job_id]
+
+
+def parsed(evidence: str | None) -> Any:
+    """Evidence as it was stored, None if there is none."""
+    import json
+
+    return json.loads(evidence) if evidence else None
 
 
 def _tried(row: sqlite3.Row) -> str:

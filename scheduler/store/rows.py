@@ -37,8 +37,18 @@ def value(tx: Connection, statement: str, values: Mapping[str, Any] | None = Non
 
 
 def write(tx: Connection, statement: str, values: Mapping[str, Any] | None = None) -> Any:
-    """Carry out a statement that changes rows; the driver's cursor, with `rowcount` and `lastrowid`."""
-    return _raw(tx).execute(statement, values or {})
+    """Carry out a statement that changes rows; the driver's cursor, with `rowcount` and `lastrowid`.
+
+    Text that is no UTF-8 (a name of somebody's file or process) is stored with its odd bytes escaped.
+    """
+    try:
+        return _raw(tx).execute(statement, values or {})
+    except UnicodeEncodeError:
+        return _raw(tx).execute(statement, {name: _storable(each) for name, each in (values or {}).items()})
+
+
+def _storable(each: Any) -> Any:
+    return each.encode("utf-8", "backslashreplace").decode() if isinstance(each, str) else each
 
 
 def _raw(tx: Connection) -> Any:

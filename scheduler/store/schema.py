@@ -245,6 +245,7 @@ events = _table(
     Column("attempt", INT),
     _must("event", STR),
     _must("text", STR, "''"),
+    Column("evidence", STR),
     sqlite_autoincrement=True,
 )
 Index("events_job", events.c.job_id, sqlite_where=text("job_id IS NOT NULL"))
@@ -258,6 +259,7 @@ reasons = _table(
     _must("ruling", STR),
     _must("text", STR),
     _must("at", STR),
+    Column("evidence", STR),
     sqlite_with_rowid=False,
 )
 

@@ -60,8 +60,9 @@ def workers(connection: sqlite3.Connection, at_s: float) -> list[dict[str, Any]]
     found = facts(connection)
     used = found[1].get("used_gib", {}) if found else {}
     for worker_id, pool, charge_gib, _ in connection.execute(CHARGED):
-        in_memory = used.get(str(worker_id)) if pool in ("host", "unified") else None
-        charges.setdefault(worker_id, []).append({"pool": pool, "charge_gib": charge_gib, "used_gib": in_memory})
+        by_pool = used.get(str(worker_id))
+        used_gib = by_pool.get(pool) if isinstance(by_pool, dict) else None
+        charges.setdefault(worker_id, []).append({"pool": pool, "charge_gib": charge_gib, "used_gib": used_gib})
     answer = []
     for row in connection.execute(WORKERS):
         idle = row["state"] == "ready" and row["idle_since_at"] is not None

@@ -8,7 +8,11 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-EVENTS = "SELECT at, worker_id, attempt, event, text FROM events WHERE job_id = ? AND job_id IS NOT NULL ORDER BY id"
+EVENTS = (
+    "SELECT at, worker_id, attempt, event, text FROM events WHERE job_id = ? AND job_id IS NOT NULL"
+    " AND event <> 'confirm' ORDER BY id"
+)
+"""All but the second look at an admission, which `store.decisions` tells."""
 
 
 def story(connection: sqlite3.Connection, job: sqlite3.Row) -> list[dict[str, Any]]:

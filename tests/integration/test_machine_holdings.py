@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
+import signal
 import subprocess
 import sys
 import threading
@@ -11,8 +12,12 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from builders import pool
+from keepers import QUEUE, Yard, until
 
 from scheduler.config import Paths, settings
+from scheduler.host.machine.holdings import Holdings
+from scheduler.host.machine.processes import table
 from scheduler.host.machine.sampler import Sampler
 from scheduler.host.workers.protocol import CLAIM
 from scheduler.model.machine import Holding, Machine
@@ -130,6 +135,53 @@ def test_a_keepers_claim_counts_and_its_worker_is_not_counted_again(
     assert [charge.charge_gib for charge in of(seen, theirs).charges] == [0.5]
     used = of(seen, ours).charges[0].used_gib
     assert used is not None and used * (1 << 30) >= 32 * MIB
+
+
+def test_a_worker_that_says_its_budget_is_charged_that_and_two_of_a_slug_are_told_apart(
+    tmp_path: Path, run: Run, look: Callable[[], Machine]
+) -> None:
+    path = script(tmp_path, "my lab/remote/hydropathy/resident/hydropathy_resident_worker.py")
+    first = run(sys.executable, path, "--socket", "/tmp/x", RAM_BUDGET_GB="0.75")
+    second = run(sys.executable, path, "--socket", "/tmp/x", "--ram-budget-gb", "0.5", RAM_BUDGET_GB="0.75")
+    seen = look()
+    assert [of(seen, pid).charges[0].charge_gib for pid in (first, second)] == [0.75, 0.5]
+    names = [each.name for each in seen.holdings if str(tmp_path) in each.command]
+    assert len(set(names)) == 2 and all(name.startswith("hydropathy") for name in names)
+
+
+def test_what_a_killed_keeper_leaves_is_a_holder_by_its_mark(tmp_path: Path) -> None:
+    yard, reader = Yard(tmp_path / "q"), Holdings(QUEUE, lambda slug: None)
+    pools = (pool("device:a"), pool("host"))
+
+    def ours() -> list[Holding]:
+        return [each for each in reader.read(table(), pools, 0.0) if each.worker_id == 1]
+
+    try:
+        yard.start("--grandchild", "stubborn", env={"SCHEDQ_CHARGE_DEVICE_GIB": "3.0"})
+        log, keeper = Path(yard.paths.worker(1)) / "log", yard.shown.keeper_pid
+        until(lambda: "grandchild" in log.read_text(), "the grandchild")
+        assert [each.pid for each in ours()] == [keeper]
+        yard.roster.close()
+        os.kill(keeper, signal.SIGKILL)
+        until(lambda: not any(each.pid == keeper for each in ours()), "the keeper to go")
+        (left,) = ours()
+        assert "grandchild" in left.command and left.user
+        assert [(c.pool, c.charge_gib) for c in left.charges] == [("device:a", 3.0), ("host", None)]
+        assert left.charges[1].used_gib
+    finally:
+        yard.end()
+
+
+def test_a_holder_is_never_missed_while_others_come_and_go(tmp_path: Path, run: Run) -> None:
+    path = script(tmp_path, "remote/hydropathy/resident/hydropathy_resident_worker.py")
+    pid = run(sys.executable, path, "--socket", "/tmp/x")
+    reader = Holdings("Q", lambda slug: None)
+    going = [subprocess.Popen(["/bin/sh", "-c", "for n in $(seq 300); do /bin/true & done; wait"]) for _ in range(2)]
+    reads = 0
+    while any(child.poll() is None for child in going):
+        assert pid in [each.pid for each in reader.read(table(), (pool("host"),), 0.0)]
+        reads += 1
+    assert reads > 3
 
 
 def test_this_machine_is_read_whole(look: Callable[[], Machine]) -> None:

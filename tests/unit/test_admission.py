@@ -10,7 +10,7 @@ from builders import claim, demand, holding, lease, machine, pool, provider, rea
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.host.machine.snapshot import facts
+from scheduler.host.machine.facts import facts
 from scheduler.model.machine import Charge, Machine
 from scheduler.model.verdict import Demand, Verdict
 from scheduler.rules import never
@@ -33,6 +33,22 @@ def test_no_budget_is_never_admitted_whatever_the_machine() -> None:
     assert verdict.ruling == "undeclared" and verdict.never
 
 
+@pytest.mark.parametrize("gib", [-1.0, math.nan, math.inf, -math.inf, 1e308])
+def test_a_budget_that_is_no_amount_of_memory_is_none(gib: float) -> None:
+    assert decide(demand(gib, 1.0), unified(), []).ruling == "undeclared"
+    assert decide(demand(1.0, gib), unified(), []).ruling == "undeclared"
+    assert decide(demand(0.0, gib), machine(), []).ruling == "undeclared"
+    there = holding(Charge("unified", gib, 1.0, "device"))
+    assert decide(demand(1.0), unified(holdings=(there,)), []).ruling == "unknown_holding"
+    unseen = holding(Charge("unified", 10.0, gib, "device"))
+    assert decide(demand(1.0), unified(holdings=(unseen,)), []).evidence.placement[0].owed_gib == 10.0
+
+
+def test_a_budget_of_nothing_is_admitted_wherever_the_reserve_is_free() -> None:
+    assert decide(demand(0.0, 0.0), machine(), []).admit
+    assert decide(demand(0.0, 0.0), machine(pool("host", 64.0, available=1.9)), []).ruling == "no_room_now"
+
+
 def test_a_required_accelerator_that_is_not_there_is_never_and_one_that_errs_is_not_now() -> None:
     here = machine(pool("host"))
     assert decide(demand(28.0), here, []).ruling == "no_device"
@@ -42,6 +58,12 @@ def test_a_required_accelerator_that_is_not_there_is_never_and_one_that_errs_is_
 
 def test_an_accelerator_that_errs_closes_a_unified_machine_too() -> None:
     assert decide(demand(28.0), unified(accelerators=reading(None)), []).ruling == "unreadable"
+
+
+def test_a_driver_that_errs_leaves_the_devices_of_another_vendor_usable() -> None:
+    here = machine(pool("device:a", 80.0), pool("host"), accelerators=reading(None))
+    assert decide(demand(28.0), here, []).admit
+    assert decide(demand(28.0, count=2), here, []).ruling == "unreadable"
 
 
 def test_more_devices_than_there_are_is_never() -> None:
@@ -75,6 +97,32 @@ def test_budget_and_reserve_may_fill_the_pool_exactly_and_no_more() -> None:
     assert decide(demand(0.0, 62.0), machine(pool("host", 64.0)), []).admit
     verdict = decide(demand(0.0, 62.001), machine(pool("host", 64.0)), [])
     assert verdict.ruling == "too_big" and verdict.never
+
+
+def test_of_partial_devices_a_worker_has_one_at_most() -> None:
+    here = machine(*(replace(pool(f"device:MIG-{n}", 20.0), partial=True) for n in range(4)), pool("host"))
+    assert decide(demand(10.0), here, []).admit
+    several = decide(demand(10.0, count=2), here, [])
+    assert several.ruling == "too_big" and several.evidence.accelerators.value == 1.0
+
+
+def test_a_worker_of_two_devices_has_no_place_on_unified_memory() -> None:
+    assert decide(demand(10.0, count=2), unified(), []).ruling == "too_big"
+
+
+def test_of_several_devices_the_one_that_lacks_least_is_told() -> None:
+    here = machine(pool("device:a", 80.0), pool("device:b", 80.0), pool("host"))
+    claims = [Claim(1, "w1", {"device:a": 70.0}), Claim(2, "w2", {"device:b": 60.0})]
+    verdict = decide(demand(30.0), here, claims)
+    assert verdict.ruling == "pool_full" and verdict.evidence.places == 2
+    assert [place.pool for place in verdict.evidence.placement] == ["device:b", "host"]
+
+
+def test_a_worker_of_ours_on_a_device_that_it_is_not_charged_for_is_charged_what_it_uses_there() -> None:
+    astray = holding(Charge("device:a", 4.0, 4.0, "device"), Charge("device:b", 30.0, 30.0, "device"), worker_id=1)
+    here = machine(pool("device:a", 80.0), pool("device:b", 40.0), pool("host"), holdings=(astray,))
+    verdict = confirm(demand(20.0), {"device:b": 20.0, "host": 1.0}, here, [Claim(1, "w1", {"device:a": 4.0})], 0)
+    assert verdict.ruling == "pool_full" and verdict.evidence.placement[0].charged_gib == 30.0
 
 
 def test_a_holder_that_nobody_declared_closes_the_pools_it_could_be_on_and_no_other() -> None:
@@ -194,6 +242,15 @@ def hopeless(need: Demand, here: Machine, claims: list[Claim]) -> bool:
     return not decide(need, here, claims, away=leavers(claims)).admit
 
 
+def test_a_charge_on_the_machines_own_memory_counts_whatever_that_is_taken_for() -> None:
+    before = snapshot(worker(1, gib=40.0, charges={"unified": 40.0}), machine=machine(pool("host", 64.0)))
+    (there,) = claims_of(before)
+    assert there.charges == {"host": 40.0}
+    assert decide(demand(0.0, 30.0), before.machine, claims_of(before)).ruling == "pool_full"
+    after = snapshot(worker(1, gib=40.0), lease(2, 3.0), machine=unified())
+    assert [each.charges for each in claims_of(after)] == [{"unified": 40.0}, {"unified": 3.0}]
+
+
 def test_it_is_hopeless_only_when_nothing_of_ours_could_help() -> None:
     full = [claim(1, host=50.0)]
     assert not hopeless(demand(0.0, 30.0), machine(), full)
@@ -223,6 +280,8 @@ def places(draw: st.DrawFn) -> tuple[Machine, list[Claim], Verdict]:
         )
         for kind in kinds
     ]
+    partial = draw(st.booleans())
+    pools = [replace(each, partial=partial and each.id == "device:b") for each in pools]
     held = st.builds(Charge, st.sampled_from(kinds), MAYBE, MAYBE, st.sampled_from(["", "host", "device"]))
     holdings = tuple(
         holding(*charges, pid=500 + n, worker_id=draw(st.sampled_from([None, 1, 2, 9])))
@@ -239,7 +298,8 @@ def places(draw: st.DrawFn) -> tuple[Machine, list[Claim], Verdict]:
         )
         for n in range(1, draw(st.integers(1, 4)))
     ]
-    asked = demand(draw(st.sampled_from([0.0, 1.0, 28.0, None])), draw(st.floats(0.0, 60.0)))
+    count = draw(st.sampled_from([1, 1, 2]))
+    asked = demand(draw(st.sampled_from([0.0, 1.0, 28.0, None])), draw(st.floats(0.0, 60.0)), count=count)
     return here, claims, decide(asked, here, claims)
 
 
@@ -252,9 +312,12 @@ def test_what_is_admitted_keeps_every_pool_within_its_capacity(case: tuple[Machi
     ours = {c.worker_id for c in claims}
     wanted = {place.pool: place.demand_gib for place in verdict.evidence.placement}
     asked = verdict.evidence.demand
-    assert math.isclose(math.fsum(wanted.values()), (asked.device_gib or 0.0) + asked.host_gib)
+    count = asked.count if asked.policy == "required" else 1
+    assert math.isclose(math.fsum(wanted.values()), (asked.device_gib or 0.0) * count + asked.host_gib)
     assert not here.holdings_missing
-    assert asked.policy == "none" or here.accelerators.value
+    given = [here.pool(pool_id) for pool_id in wanted if pool_id != "host"]
+    assert asked.policy == "none" or (len(given) == count and (here.accelerators.value or "unified" not in wanted))
+    assert count == 1 or not any(each is None or each.partial for each in given)
     for pool_id, gib in wanted.items():
         there = here.pool(pool_id)
         assert there is not None and there.capacity.value is not None
@@ -291,15 +354,15 @@ def test_one_more_claim_never_opens_a_gate(case: tuple[Machine, list[Claim], Ver
     st.sampled_from([0.0, 20.0, 60.0, None]),
     st.floats(0.1, 60.0),
     st.integers(1, 2),
+    st.booleans(),
 )
 @settings(max_examples=200, deadline=None)
 def test_what_submit_refuses_for_good_is_what_would_never_be_admitted(
-    kinds: tuple[str, ...], capacities: list[float], vram: float | None, ram: float, count: int
+    kinds: tuple[str, ...], capacities: list[float], vram: float | None, ram: float, count: int, partial: bool
 ) -> None:
-    here = machine(*(pool(kind, gib, reserve=1.0) for kind, gib in zip(kinds, capacities, strict=False)))
+    pools = [pool(kind, gib, reserve=1.0) for kind, gib in zip(kinds, capacities, strict=False)]
+    here = machine(*(replace(each, partial=partial and each.kind == "device") for each in pools))
     verdict = decide(demand(vram, ram, count=count), here, [])
     policy = "none" if vram == 0.0 else "required"
     spec = {"slug": "boltz", "variant": "", "policy": policy, "vram_gib": vram, "ram_gib": ram, "count": count}
-    if kinds == ("unified",) and count > 1:
-        return
     assert never.ruling(spec, facts(here))[0] == (verdict.ruling if verdict.never else "")

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from scheduler.host.machine import cgroup
+from scheduler.host.machine.processes import hidden
 from scheduler.model.machine import GIB
 
 
@@ -106,3 +107,28 @@ def test_a_quota_of_cores_counts_less_than_the_cores(tmp_path: Path) -> None:
     assert cgroup.cores(str(groups.proc)) == 1
     (groups.mount / "lab" / "night" / "cpu.max").write_text("max 100000\n")
     assert cgroup.cores(str(groups.proc)) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("said", ["150000 0", "a b", "1e5 100000", "", "150000", "-1 100000", "\u00b2 100000"])
+def test_a_quota_that_is_none_counts_for_nothing(tmp_path: Path, said: str) -> None:
+    groups = Groups(tmp_path, 2)
+    groups.group("/lab/night", "max")
+    (groups.mount / "lab" / "night" / "cpu.max").write_text(said)
+    assert cgroup.cores(str(groups.proc)) == len(os.sched_getaffinity(0))
+
+
+@pytest.mark.parametrize("said", ["", "lots", "\u00b2", "-5", "9" * 400])
+def test_a_limit_that_is_no_number_is_a_failed_reading_and_not_unlimited(tmp_path: Path, said: str) -> None:
+    groups = Groups(tmp_path, 2)
+    groups.group("/lab/night", said)
+    (bound,) = cgroup.memory_bounds(str(groups.proc))
+    assert bound.limit.failed and "no limit of memory" in bound.limit.missing and bound.left.failed
+
+
+def test_a_mount_whose_name_is_no_utf8_hides_nothing(tmp_path: Path) -> None:
+    groups = Groups(tmp_path, 2)
+    groups.group("/lab/night", "max")
+    (groups.mount / "lab" / "night" / "cpu.max").write_text("100000 100000\n")
+    table = groups.proc / "self" / "mountinfo"
+    table.write_bytes(b"30 1 0:26 / /media/usb-caf\xe9 rw - tmpfs tmpfs rw\n" + table.read_bytes())
+    assert cgroup.cores(str(groups.proc)) == 1 and hidden(str(groups.proc)) == ""

@@ -34,6 +34,13 @@ ARGVS = [
     "install boltz esm2",
     "db backup",
     "db backup /mnt/safe.db",
+    "why last --json",
+    "room boltz:big --json",
+    "machine show",
+    "machine show --json",
+    "machine declare",
+    "machine declare 4711 --vram 24 --ram=0.5",
+    "machine declare --remove alphafold --json",
     "providers check",
     "providers show boltz --json",
 ]
@@ -96,7 +103,7 @@ def test_the_front_page_shows_at_most_14_verbs_and_the_rest_apart() -> None:
     titles = {panel.split(" ─")[0]: panel for panel in panels}
     everyday = [line.split()[1] for line in titles[grammar.EVERYDAY].splitlines()[1:] if line.startswith("│ ")]
     assert len(everyday) <= 14
-    assert {"run", "submit", "status", "wait", "result", "up", "down"} <= set(everyday)
+    assert {"run", "submit", "status", "why", "wait", "result", "up", "down"} <= set(everyday)
     assert set(grammar.GROUPS) <= set(titles["Groups"].split())
     assert "serve" not in done.output
 
@@ -125,6 +132,8 @@ def test_no_word_at_all_is_status() -> None:
 def test_a_groups_bare_name_stands_for_its_list() -> None:
     assert grammar.verb_of(["workers", "--json"]) == (grammar.VERBS["workers list"], ["--json"])
     assert grammar.verb_of(["workers", "--help"]) == (None, ["workers", "--help"])
+    assert grammar.verb_of(["machine"]) == (grammar.VERBS["machine show"], [])
+    assert grammar.verb_of(["machine", "declare", "7"]) == (grammar.VERBS["machine declare"], ["7"])
 
 
 @pytest.mark.parametrize(

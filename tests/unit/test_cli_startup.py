@@ -43,6 +43,8 @@ def loaded(queue: Queue, *argv: str) -> tuple[int, set[str]]:
         (["status"], 0),
         (["status", "--json"], 0),
         (["show", "1"], 0),
+        (["why", "1"], 0),
+        (["why", "last", "--json"], 0),
         (["wait", "1", "--timeout", "10ms"], 6),
         (["result", "1"], 75),
         (["log", "1"], 75),

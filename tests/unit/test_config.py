@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,8 @@ WRONG = [
     ("overtake", "900", "a duration with its unit"), ("auto_down", "soon", "a duration"),
     ("strict", "maybe", "must be true or false; .* to false"),
     ("unified", "perhaps", "must be auto, true or false"),
+    ("unattributed", "nobody", "must be charged or ours; set it to charged"),
+    ("reserves", "host", "must be name=GiB.*; set it to host=8,GPU-5d1f=2"),
 ]  # fmt: skip
 
 
@@ -70,3 +73,32 @@ def test_config_show_fits_80_columns_and_shows_values_as_a_file_has_them(capfd: 
     assert "false" in text and "False" not in text and "900s" not in text
     for key, meaning in config.ABOUT.items():
         assert key in text and meaning in text
+
+
+def test_config_show_shows_every_part_of_a_list_and_a_table(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    (folder / "schedq").mkdir()
+    (folder / "schedq" / "config.toml").write_text("[reserves]\nhost = 8\n")
+    card = "GPU-0f9a3c7e-1111-2222-3333-444444444444"
+    monkeypatch.setenv("SCHEDQ_LEAVE_ALONE", f"{card},card1")
+    assert page.show(Call("config show", {})) == 0
+    lines = capfd.readouterr().out.splitlines()
+    at = next(n for n, line in enumerate(lines) if line.startswith("leave_alone"))
+    assert lines[at].split() == ["leave_alone", "2", "entries", "$SCHEDQ_LEAVE_ALONE"]
+    assert lines[at + 1 : at + 3] == [f"    {card}", "    card1"]
+    at = next(n for n, line in enumerate(lines) if line.startswith("reserves"))
+    assert lines[at].split()[:3] == ["reserves", "1", "entry"] and lines[at + 1] == "    host = 8.0"
+    assert page.show(Call("config show", {"json": True})) == 0
+    shown = json.loads(capfd.readouterr().out)["settings"]
+    assert shown["leave_alone"] == {"value": [card, "card1"], "origin": "$SCHEDQ_LEAVE_ALONE"}
+    assert shown["reserves"]["value"] == {"host": 8.0}
+
+
+def test_a_list_that_cannot_be_used_is_shown_as_it_was_written(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SCHEDQ_RESERVES", "host")
+    with pytest.raises(UsageError, match="host=8,GPU-5d1f=2, or unset it"):
+        page.show(Call("config show", {"json": True}))
+    assert json.loads(capfd.readouterr().out)["settings"]["reserves"]["value"] == "host"

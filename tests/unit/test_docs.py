@@ -10,7 +10,7 @@ import pytest
 
 from scheduler import config, errors
 from scheduler.cli.fast import parse
-from scheduler.cli.grammar import NIGHT, VERBS
+from scheduler.cli.grammar import GROUPS, NIGHT, VERBS
 from scheduler.simulate import trace
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -28,6 +28,8 @@ def verb_of(words: list[str]) -> tuple[str, list[str]]:
         name = " ".join(words[:length])
         if name in VERBS:
             return name, words[length:]
+    if words[0] in GROUPS and GROUPS[words[0]][1]:
+        return f"{words[0]} {GROUPS[words[0]][1]}", words[1:]
     raise AssertionError(f"the README names `schedq {' '.join(words)}`, which is no verb")
 
 

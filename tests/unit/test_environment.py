@@ -7,10 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from builders import card, pool
 
 from scheduler.config import Paths
 from scheduler.errors import SchedqError
-from scheduler.host.workers.environment import KIT, built_env, recorded, secrets_of, visible
+from scheduler.host.workers.devices import CUDA, HIP, ROCR
+from scheduler.host.workers.environment import KIT, built_env, recorded, secrets_of
+from scheduler.model.machine import Pool
 
 SHELL = {
     "PATH": "/usr/bin:/bin", "HOME": "/home/lab", "USER": "lab", "LANG": "C.UTF-8", "https_proxy": "http://p:1",
@@ -74,36 +77,27 @@ def test_the_manifests_values_are_expanded_and_its_unset_really_removes(tmp_path
     assert "CUDA_HOME" not in env
 
 
-@pytest.mark.parametrize(
-    ("policy", "device", "seen"),
-    [
-        ("none", "", "-1"),
-        ("none", "device:GPU-1", "-1"),
-        ("required", "GPU-1", "GPU-1"),
-        ("required", "device:GPU-1,device:GPU-2", "GPU-1,GPU-2"),
-        ("required", "unified", "0"),
-        ("required", "", "0"),
-    ],
-)
-def test_devices_are_always_ours_to_say(tmp_path: Path, policy: str, device: str, seen: str) -> None:
-    env = build(tmp_path, {"policy": policy, "env": {"CUDA_VISIBLE_DEVICES": "0,1,2"}}, device=device)
-    assert (env["CUDA_VISIBLE_DEVICES"], env["ROCR_VISIBLE_DEVICES"]) == (seen, seen)
-    assert visible({"policy": policy}, device) == seen
+def test_devices_are_always_ours_to_say(tmp_path: Path) -> None:
+    over = {"policy": "required", "env": {"CUDA_VISIBLE_DEVICES": "0,1,2", "HIP_VISIBLE_DEVICES": "0"}}
+    env = build(tmp_path, over, pools=[card("GPU-1"), card("GPU-2")])
+    assert [env[name] for name in (CUDA, ROCR, HIP)] == ["GPU-1,GPU-2", "-1", "-1"]
+    assert [build(tmp_path, over)[name] for name in (CUDA, ROCR, HIP)] == ["-1", "-1", "-1"]
 
 
 @pytest.mark.parametrize(
-    ("policy", "charges", "ceiling"),
+    ("pools", "charges", "ceiling", "total"),
     [
-        ("required", {"device:GPU-1": 28.0, "host": 6.0}, "28.0"),
-        ("required", {"unified": 34.0}, "28.0"),
-        ("none", {"host": 6.0}, None),
-        ("required", {}, None),
+        ([card("GPU-1")], {"device:GPU-1": 28.0, "host": 6.0}, "28.0", "80.0"),
+        ([pool("unified", 121.0)], {"unified": 34.0}, "28.0", None),
+        ([], {"host": 6.0}, None, None),
     ],
 )
 def test_the_ceiling_of_a_device_is_its_charge(
-    tmp_path: Path, policy: str, charges: dict[str, float], ceiling: str | None
+    tmp_path: Path, pools: list[Pool], charges: dict[str, float], ceiling: str | None, total: str | None
 ) -> None:
-    assert build(tmp_path, {"policy": policy}, charges=charges).get("SCHEDQ_CHARGE_DEVICE_GIB") == ceiling
+    env = build(tmp_path, {"policy": "required"}, pools=pools, charges=charges)
+    assert env.get("SCHEDQ_CHARGE_DEVICE_GIB") == ceiling
+    assert env.get("SCHEDQ_DEVICE_TOTAL_GIB") == total
 
 
 def test_secrets_come_from_a_file_that_is_ours_alone(tmp_path: Path) -> None:

@@ -13,7 +13,9 @@ from hypothesis import strategies as st
 from scheduler.model.machine import Charge
 from scheduler.model.plan import Breaker
 from scheduler.rules import explain
-from scheduler.rules.admission import decide
+from scheduler.rules.admission import Claim, decide
+from scheduler.rules.remedy import Change
+from scheduler.rules.whatif import fits_if
 
 
 def test_a_sum_that_is_a_little_too_much_is_shown_as_more() -> None:
@@ -150,3 +152,84 @@ def test_a_provider_without_a_manifest_or_an_environment_says_what_to_do() -> No
     gone = explain.not_installed("boltz", None)
     assert "the running scheduler has no manifest of boltz" in gone and "schedq restart" in gone
     assert "schedq install boltz" in explain.not_installed("boltz", provider(installed=False))
+
+
+# What would let it in
+
+
+@pytest.mark.parametrize(
+    ("changes", "text"),
+    [
+        ([], ""),
+        (
+            [Change("retire", "boltz", {"unified": 28.0}, 3, idle_s=41.2)],
+            "it fits if boltz (worker 3), idle 41 s, 28 GiB of unified, is retired",
+        ),
+        (
+            [
+                Change("retire", "esm", {"device:a": 20.0}, 1, idle_s=150.0),
+                Change("wait", "boltz", {"device:a": 28.5, "device:b": 28.5}, 2, job_id=9),
+            ],
+            "it fits if esm (worker 1), idle 2 min, 20 GiB of device:a, is retired; and boltz (worker 2), 28.5 GiB of "
+            "device:a and 28.5 GiB of device:b, is retired when job 9 has ended",
+        ),
+        (
+            [Change("wait", "boltz", {"unified": 28.0}, 3)],
+            "it fits if boltz (worker 3), 28 GiB of unified, is retired when it is ready and has nothing to do",
+        ),
+        (
+            [Change("unpin", "boltz", {"unified": 28.0}, 3, idle_s=7300.0)],
+            "it fits if boltz (worker 3), pinned, idle 2 h, 28 GiB of unified, is unpinned and retired",
+        ),
+        (
+            [Change("return", "boltz", {"unified": 28.0}, 3)],
+            "it fits if the 28 GiB of unified of boltz (worker 3) are back, which it is giving back now",
+        ),
+        (
+            [Change("heal", "boltz", {"unified": 28.0}, 3)],
+            "it fits if the 28 GiB of unified are back that boltz (worker 3) did not give back when it ended",
+        ),
+        ([Change("stop", "train.py (pid 7, bob)", {"device:a": 40.0}, pid=7)],
+         "it fits if train.py (pid 7, bob), 40 GiB of device:a, ends"),
+        (
+            [Change("stop", "x (pid 7, bob)", {"device:a": 0.0}, pid=7, known=False)],
+            "it fits if x (pid 7, bob), whose budget nobody declared, ends (schedq machine declare 7 --vram G --ram G "
+            "says what it holds)",
+        ),
+        (
+            [Change("free", "unified", {"unified": 14.0})],
+            "it fits when 14 GiB more of unified are free, which nothing that is held here would give back",
+        ),
+        ([Change("budget", "unified", {"unified": 117.0})], "the most that it could ever be is 117 GiB of unified"),
+    ],
+)  # fmt: skip
+def test_what_would_let_it_in_is_a_sentence_with_who_how_long_idle_and_how_much(
+    changes: list[Change], text: str
+) -> None:
+    assert fits_if(changes) == text
+
+
+def test_of_several_devices_it_is_said_which_one_is_told_of() -> None:
+    here = machine(pool("device:a", 80.0), pool("device:b", 80.0), pool("host"))
+    claims = [Claim(1, "w1", {"device:a": 70.0}), Claim(2, "w2", {"device:b": 60.0})]
+    told = explain.sentence(decide(demand(30.0), here, claims))
+    assert "30 GiB of device:b (of 2 places the one that lacks least)" in told
+
+
+def test_every_device_of_a_place_that_is_too_full_is_told_of_and_by_the_beginning_of_its_uuid() -> None:
+    one, two = (f"device:GPU-0000000{n}-0000-4000-8000-000000000000" for n in (1, 2))
+    here = machine(pool(one, 80.0, reserve=0.5), pool(two, 80.0, reserve=0.5))
+    claims = [Claim(1, "w1", {one: 60.0}), Claim(2, "w2", {two: 50.0})]
+    told = explain.sentence(decide(demand(40.0, count=2), here, claims))
+    assert "40 GiB of GPU-00000001, 0.5 GiB stay reserved and 60 GiB are charged (w1 60): 100.5 GiB of 80; and" in told
+    assert told.endswith("it starts when 20.5 GiB of GPU-00000001 and 10.5 GiB of GPU-00000002 are given back")
+    short = replace(here, pools=tuple(replace(p, free=reading(30.0), available=reading(30.0)) for p in here.pools))
+    told = explain.sentence(decide(demand(40.0, 0.0, count=2), short, []))
+    assert told.endswith("10.5 GiB more of GPU-00000001 and 10.5 GiB more of GPU-00000002 are free")
+
+
+@pytest.mark.parametrize(("device", "host"), [(-1.0, 1.0), (28.0, float("nan"))])
+def test_a_budget_that_is_no_amount_is_quoted(device: float, host: float) -> None:
+    told = explain.sentence(decide(demand(device, host), unified(), []))
+    assert ("vram_budget_gb = -1.0" in told) == (device < 0) and ("ram_budget_gb = nan" in told) == (device > 0)
+    assert "no amount of memory" in told

@@ -305,6 +305,24 @@ def test_an_event_that_contradicts_the_queue_is_left_out_and_the_others_count(ni
     assert night.charged() == 10.0
 
 
+def test_a_turn_that_fails_by_a_fault_of_ours_is_said_and_the_next_one_goes_on(
+    night: Night, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    night.provide(provider("boltz"))
+    job = night.submit("boltz")
+    loop = night.up()
+
+    def fails(*args: object, **more: object) -> None:
+        raise OverflowError("intermediate overflow in fsum")
+
+    with monkeypatch.context() as planted:
+        planted.setattr("scheduler.loop.plan", fails)
+        assert loop.tick()
+        assert "a turn failed" in loop.trouble and "intermediate overflow" in loop.trouble
+    assert "a fault of schedq" in caplog.text
+    night.until(lambda: night.state(job) == "succeeded")
+
+
 def test_an_order_that_did_not_reach_a_living_worker_keeps_its_charge_until_it_is_gone(night: Night) -> None:
     night.provide(provider("boltz", retry_outcomes=()))
     job = night.submit("boltz")

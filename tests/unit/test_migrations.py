@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from queues import asked, submitted, writing
+from queues import asked, scheduler, submitted, writing
 from sqlalchemy import create_engine
 
 from scheduler import config
 from scheduler.config import Paths
 from scheduler.errors import NewerSchema, OlderSchema
 from scheduler.model import outcome, states
-from scheduler.store import connection, engine, schema
+from scheduler.store import connection, engine, peek, schema
 from scheduler.store.migrate import migrate
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -188,6 +188,35 @@ def test_a_queue_of_each_earlier_revision_is_brought_up_with_its_jobs(tmp_path: 
     assert asked(paths, "SELECT name, sql FROM sqlite_schema ORDER BY name") == newest
     assert asked(paths, "SELECT slug, state FROM jobs") == [("boltz", "queued")]
     assert asked(paths, "SELECT version_num FROM alembic_version") == [(connection.REVISIONS[-1],)]
+
+
+def test_what_was_recorded_before_evidence_was_kept_stays_and_has_none(tmp_path: Path) -> None:
+    paths = Paths(str(tmp_path / "queue"))
+    submitted(paths)
+    os.remove(paths.database)
+    db = sqlite3.connect(paths.database, isolation_level=None)
+    migrate(db, "0003")
+    db.execute(
+        "INSERT INTO jobs (slug, user, host_id, submitted_at, state)"
+        " VALUES ('boltz', 'ann', 'here', '2026-01-01T00:00:00.000000Z', 'queued')"
+    )
+    for event in ("pool_full", "admit"):
+        db.execute(
+            "INSERT INTO events (at, job_id, event, text) VALUES ('2026-01-01T00:00:01.000000Z', 1, ?, ?)",
+            (event, "28 of 12 GiB" if event == "pool_full" else ""),
+        )
+    db.execute("INSERT INTO reasons VALUES ('boltz', '', 1, 'no_room_now', 'soon', '2026-01-01T00:00:02.000000Z')")
+    db.close()
+    assert engine.upgrade(paths) is not None
+    with scheduler(paths):
+        made = peek.decisions(paths, 1)["decisions"]
+    assert [(each["ruling"], each["evidence"]) for each in made] == [
+        ("no_room_now", None),
+        ("admit", None),
+        ("pool_full", None),
+    ]
+    assert made[2]["text"] == "28 of 12 GiB"
+    assert asked(paths, "SELECT count(*), count(evidence) FROM events") == [(2, 0)]
 
 
 def test_an_upgrade_makes_a_queue_where_there_is_none(tmp_path: Path) -> None:

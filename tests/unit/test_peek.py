@@ -14,6 +14,7 @@ from scheduler.config import Paths
 from scheduler.errors import NoSuchJob
 from scheduler.model.outcome import RULINGS, Outcome
 from scheduler.store import (
+    decisions,
     facts,
     identity,
     intake,
@@ -301,7 +302,7 @@ LIVE = [
     queue.HEADS, queue.LIVE.format("*"), queue.BOUND, queue.DUE, queue.NEXT_DUE,
     queue.MISMATCHED, queue.LAST_SUBMITTED,
     queue.OTHER_REVISION.format("<"), queue.OTHER_REVISION.format(">"), queue.SAME_REVISION,
-    leases.CHARGED, leases.OF_WORKER, workers.LIVE, story.EVENTS,
+    leases.CHARGED, leases.OF_WORKER, workers.LIVE, story.EVENTS, decisions.EVENTS,
 ]  # fmt: skip
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from builders import machine, provider, snapshot, worker
+from builders import card, machine, pool, provider, reading, snapshot, worker
 
 from scheduler.model.plan import Abort, Retire, WorkerView
 from scheduler.rules.retirement import stops
@@ -59,6 +59,18 @@ def test_who_is_idle_and_aged_outdated_or_used_up_retires(view: WorkerView) -> N
 )
 def test_everybody_else_stays(view: WorkerView) -> None:
     assert ends(view) == []
+
+
+def test_an_idle_worker_on_a_device_that_is_left_alone_goes_also_when_jobs_wait() -> None:
+    view = worker(charges={"device:GPU-00000001-0000": 20.0, "host": 1.0})
+    gone = machine(card("GPU-2"), pool())
+    (stop,) = ends(view, wanted=True, machine=gone)
+    assert isinstance(stop, Retire) and stop.why == "GPU-00000001 is left alone, or not there any more"
+    busy = worker(state="busy", job_id=1, charges=view.charges)
+    assert not ends(busy, machine=gone)
+    assert not ends(view, machine=machine(card("GPU-2"), pool(), accelerators=reading(None)))
+    assert not ends(view, machine=machine(card("GPU-00000001-0000"), pool()))
+    assert not ends(worker(charges={"unified": 20.0}), machine=gone)
 
 
 def test_a_worker_for_which_jobs_wait_does_not_age() -> None:

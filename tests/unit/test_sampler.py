@@ -20,7 +20,7 @@ class Fake:
     """Snapshots that are numbered by their cores, and can be held up."""
 
     def __init__(self) -> None:
-        self.taken, self.fails = 0, False
+        self.taken, self.fails, self.closed = 0, False, False
         self.began, self.go = threading.Semaphore(0), threading.Event()
         self.go.set()
 
@@ -31,6 +31,9 @@ class Fake:
             raise RuntimeError("no such luck")
         self.taken += 1
         return machine(cores=self.taken)
+
+    def close(self) -> None:
+        self.closed = True
 
 
 @pytest.fixture
@@ -52,6 +55,12 @@ def sampler(tmp_path: Path, fake: Fake) -> Iterator[Sampler]:
 def test_before_the_first_snapshot_nothing_is_known(sampler: Sampler) -> None:
     found = sampler.latest()
     assert found.holdings_missing and found.pools[0].capacity.failed
+
+
+def test_closing_it_lets_go_of_the_drivers(sampler: Sampler, fake: Fake) -> None:
+    sampler.open()
+    sampler.close()
+    assert fake.closed
 
 
 def test_open_takes_the_first(sampler: Sampler) -> None:

@@ -54,7 +54,80 @@ WRONG = [
     ("strict", '"maybe"', "must be true or false"),
     ("unified", '"sometimes"', "must be auto, true or false"),
     ("allow_network_filesystem", "2", "must be true or false"),
+    ("unattributed", '"theirs"', "must be charged or ours; "),
+    ("unattributed", "true", "must be charged or ours"),
+    ("reserves", '"host"', 'must be name=GiB, with commas between them, and "host" is not'),
+    ("reserves", '"host=8,GPU-5d=x"', 'must be GiB from 0 to 1073741824 by name, and "GPU-5d" has "x"'),
+    ("reserves", '"host=-1"', 'and "host" has "-1"'),
+    ("reserves", '"host=nan"', 'and "host" has "nan"'),
+    ("reserves", '"host=1e10"', "from 0 to 1073741824"),
+    ("reserves", '"=8"', 'and "" has "8"'),
+    ("reserves", '"host=8,host=9"', "one amount for each name, and host has two"),
 ]
+
+WRONG_IN_A_FILE = [
+    ("leave_alone = 7", "must be a list of names"),
+    ("leave_alone = true", "must be a list of names"),
+    ('leave_alone = [""]', 'must be a list of names, and "" is none'),
+    ('leave_alone = ["a", true]', "and true is none"),
+    ("leave_alone = [[1]]", "and [1] is none"),
+    ("leave_alone = [0.5]", "and 0.5 is none"),
+    ('leave_alone = ["a\\u001b"]', "is none"),
+    ("reserves = 8", "must be a table of names and GiB"),
+    ("[reserves]\nhost = true", 'and "host" has true'),
+    ("[reserves]\nhost = inf", 'and "host" has Infinity'),
+    ('[reserves]\nhost = "x"', 'and "host" has "x"'),
+    ("[reserves.host]\ngib = 8", 'and "host" has {"gib": 8}'),
+    ('[reserves]\nhost = 8\novertake = "5m"', "overtake is a setting of its own: write it above [reserves]"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), WRONG_IN_A_FILE, ids=[text for text, _ in WRONG_IN_A_FILE])
+def test_a_wrong_part_of_a_list_or_a_table_is_named_with_the_fix(file: Path, text: str, says: str) -> None:
+    file.write_text(text)
+    told = refusal()
+    key = "leave_alone" if "leave_alone" in text else "reserves"
+    assert told.startswith(f"{file}: {key} = ") and says in told
+    fix = {"leave_alone": '["GPU-5d1f"]', "reserves": "{ host = 8 }"}[key]
+    assert told.endswith(f"; write {key} = {fix}, or remove it")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[]", ()),
+        ('["GPU-5d1f", " 0000:01:00.0 "]', ("GPU-5d1f", "0000:01:00.0")),
+        ("[0, 1]", ("0", "1")),
+        ('"card1, GPU-5d1f,"', ("card1", "GPU-5d1f")),
+        ('""', ()),
+    ],
+)
+def test_devices_to_leave_alone_are_a_list_in_a_file_and_words_in_the_environment(
+    file: Path, monkeypatch: pytest.MonkeyPatch, text: str, words: tuple[str, ...]
+) -> None:
+    file.write_text(f"leave_alone = {text}\n")
+    assert config.settings().words("leave_alone") == words
+    file.unlink()
+    monkeypatch.setenv("SCHEDQ_LEAVE_ALONE", ",".join(words))
+    assert config.settings().words("leave_alone") == words
+
+
+def test_reserves_are_a_table_in_a_file_and_pairs_in_the_environment(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert config.settings().gib_by_name("reserves") == {}
+    file.write_text('[reserves]\nhost = 8\n"GPU-5d1f" = 2.5\n"0000:01:00.0" = "0"\n')
+    here = {"host": 8.0, "GPU-5d1f": 2.5, "0000:01:00.0": 0.0}
+    assert config.settings().gib_by_name("reserves") == here
+    monkeypatch.setenv("SCHEDQ_RESERVES", "host=8, GPU-5d1f=2.5 ,0000:01:00.0=0,")
+    assert config.settings().gib_by_name("reserves") == here
+    assert config.settings().origins["reserves"] == "$SCHEDQ_RESERVES"
+
+
+def test_whether_a_setting_was_set_can_be_told(file: Path) -> None:
+    file.write_text("reserve_device_gib = 0.5\n")
+    origins = config.settings().origins
+    assert (origins["reserve_device_gib"], origins["reserve_host_gib"]) == (str(file), "default")
 
 
 @pytest.mark.parametrize(("key", "value", "says"), WRONG)

@@ -13,7 +13,8 @@ from builders import holding, machine, pool, reading
 from scheduler.config import DEFAULTS, Settings
 from scheduler.errors import UsageError
 from scheduler.host.machine import cgroup, processes, snapshot
-from scheduler.host.machine.snapshot import MachineIdentity, Snapshots, aged, facts, unread
+from scheduler.host.machine.facts import facts
+from scheduler.host.machine.snapshot import MachineIdentity, Snapshots, aged, unread, wanted
 from scheduler.model.machine import GIB, Charge, Reading
 
 WHO = MachineIdentity("boot", "here")
@@ -23,7 +24,7 @@ WHO = MachineIdentity("boot", "here")
 def take(tmp_path: Path) -> Callable[..., Snapshots]:
     """Snapshots of a machine with 64 GiB, 5 free and 60 available, no accelerator, nobody on it."""
     proc = tmp_path / "proc"
-    proc.mkdir()
+    (proc / "1").mkdir(parents=True)
     (proc / "meminfo").write_text(f"MemTotal: {64 << 20} kB\nMemFree: {5 << 20} kB\nMemAvailable: {60 << 20} kB\n")
 
     def made(**values: object) -> Snapshots:
@@ -56,8 +57,13 @@ def test_a_setting_that_is_no_word_for_it_is_told(take: Callable[..., Snapshots]
         take(unified="perhaps")
 
 
-def test_the_reserve_is_an_eighth_of_the_pool_at_most(take: Callable[..., Snapshots]) -> None:
-    assert take(reserve_host_gib=40.0).take().pools[0].reserve_gib == 8.0
+def test_a_reserve_that_the_operator_chose_stands_and_a_default_is_an_eighth_at_most(
+    take: Callable[..., Snapshots], tmp_path: Path
+) -> None:
+    assert take(reserve_host_gib=40.0).take().pools[0].reserve_gib == 40.0
+    (tmp_path / "proc" / "meminfo").write_text("MemTotal: 8388608 kB\nMemFree: 1 kB\nMemAvailable: 1 kB\n")
+    left = Settings(dict(DEFAULTS), dict.fromkeys(DEFAULTS, "default"), {})
+    assert wanted(left).chosen == frozenset() and wanted(left).reserve_host_gib == 2.0
     assert take(reserve_host_gib=0.25).take().pools[0].reserve_gib == 0.25
 
 

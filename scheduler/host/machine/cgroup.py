@@ -7,6 +7,7 @@ on unified machines is in no group (E7), so these bound, they never measure.
 
 from __future__ import annotations
 
+import math
 import os
 from dataclasses import dataclass
 
@@ -16,6 +17,8 @@ from scheduler.mounts import mount
 V1 = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file", "total_active_file")
 V2 = ("memory.max", "memory.current", "inactive_file", "active_file")
 UNLIMITED = 1 << 60
+MOST_DIGITS = 20
+"""Every number of the kernel's has fewer."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +45,18 @@ def cores(proc: str = "/proc") -> int:
     count = float(len(os.sched_getaffinity(0)))
     for folder in _folders(proc, "cpu", 2):
         words = _text(f"{folder}/cpu.max").split()
-        if len(words) == 2 and words[0] != "max":
-            count = min(count, int(words[0]) / int(words[1]))
+        if len(words) == 2:
+            count = min(count, _share(*words))
     for folder in _folders(proc, "cpu", 1):
         quota, period = _text(f"{folder}/cpu.cfs_quota_us").strip(), _text(f"{folder}/cpu.cfs_period_us").strip()
-        if quota.isdigit() and period.isdigit():
-            count = min(count, int(quota) / int(period))
+        count = min(count, _share(quota, period))
     return max(1, int(count))
+
+
+def _share(quota: str, period: str) -> float:
+    """Cores that a quota gives; no bound where it is none."""
+    given, of = _number(quota), _number(period)
+    return given / of if given is not None and of else math.inf
 
 
 def _memory_folders(proc: str) -> list[tuple[str, int]]:
@@ -94,10 +102,15 @@ def _upwards(mount: str, inside: str) -> list[str]:
 
 def _text(path: str) -> str:
     try:
-        with open(path) as file:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return file.read()
     except OSError:
         return ""
+
+
+def _number(text: str) -> int | None:
+    """A whole number as the kernel writes one; None if it is none."""
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= MOST_DIGITS else None
 
 
 def _bound(folder: str, names: tuple[str, str, str, str]) -> Bound | None:
@@ -105,20 +118,24 @@ def _bound(folder: str, names: tuple[str, str, str, str]) -> Bound | None:
     limit_file, usage_file, inactive, active = names
     source = f"{folder}/{limit_file}"
     try:
-        with open(source) as file:
+        with open(source, encoding="utf-8", errors="replace") as file:
             text = file.read().strip()
     except FileNotFoundError:
         return None
     except OSError as error:
         unknown = Reading(None, source, f"{source}: {error.strerror}")
         return Bound(folder, unknown, unknown)
-    if not text.isdigit() or int(text) >= UNLIMITED:
+    most = _number(text)
+    if text == "max" or (most is not None and most >= UNLIMITED):
         return None
-    limit = Reading(int(text) / GIB, source)
+    if most is None:
+        unknown = Reading(None, source, f"{source} says {text[:40]!r}, which is no limit of memory")
+        return Bound(folder, unknown, unknown)
+    limit = Reading(most / GIB, source)
     stat = dict(line.split() for line in _text(f"{folder}/memory.stat").splitlines() if len(line.split()) == 2)
     try:
         used = int(_text(f"{folder}/{usage_file}")) - int(stat[inactive]) - int(stat[active])
     except (ValueError, KeyError):
-        missing = f"{folder} limits memory to {int(text) / GIB:.2f} GiB and its use cannot be read"
+        missing = f"{folder} limits memory to {most / GIB:.2f} GiB and its use cannot be read"
         return Bound(folder, limit, Reading(None, source, missing))
-    return Bound(folder, limit, Reading(max(0.0, (int(text) - used) / GIB), source))
+    return Bound(folder, limit, Reading(max(0.0, (most - used) / GIB), source))

@@ -1,244 +1,303 @@
-"""Who holds a model on this machine, whichever queue, checkout or user started it: from the process table.
+"""Who holds memory on this machine, and what each is charged, whichever queue, checkout or user started it.
 
-Three kinds. Keepers of schedq carry their claim in argv. Legacy resident workers are an interpreter whose script is
-`*_resident_worker.py` with `--socket`; the path names provider and checkout. A shell or an editor that quotes such a
-line is neither: its argv[0] is no interpreter, or the script is not its argument. A worker whose checkout was deleted
-is one all the same: it was another checkout's workers that filled the machine (E2). Sockets are no evidence: they
-outlive their workers, and two checkouts may share one path.
+Workers from the process table (`holders` says who is one), strangers that a driver lists on a device, and what a
+device holds on nobody's name. A worker of this queue is charged what its lease says; anybody else at least what they
+are seen to hold, pool by pool. Where a driver lists a worker, its device charge stands there; where none does, on
+every device that it could be on (P4).
 """
 
 from __future__ import annotations
 
 import math
 import os
-import re
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
-from scheduler.host.machine.processes import HostUse, Process, below, since_s, user_name
-from scheduler.host.workers.protocol import CLAIM, claim_of
-from scheduler.model.machine import Charge, Holding, Pool
+from scheduler.host.machine.asked import Asked
+from scheduler.host.machine.attribution import (
+    Sighting,
+    leftover,
+    only_ours,
+    places,
+    pool_of,
+    sightings,
+    taken_for_ours,
+    takes_devices,
+    together,
+    unattributed,
+)
+from scheduler.host.machine.declared import Budget, Told, amount, budget
+from scheduler.host.machine.declared import BudgetOf as BudgetOf
+from scheduler.host.machine.declared import DeclaredOf as DeclaredOf
+from scheduler.host.machine.holders import Holder, command_name, holders, printable
+from scheduler.host.machine.host_use import HostUse
+from scheduler.host.machine.processes import Process
+from scheduler.model.machine import Charge, Device, Holding, Pool
 
-Budget = tuple[float, float]
-BudgetOf = Callable[[str], Budget | None]
-"""What is declared for a slug: (device GiB, host GiB); None = nobody declared it."""
-
-INTERPRETER = re.compile(r"(python|pypy)[\w.\-]*")
-LEGACY = "_resident_worker.py"
-TAKES_A_WORD = ("-W", "-X", "--check-hash-based-pycs")
 HOST_KINDS = ("host", "unified")
+WHOLE, ASTRAY = "whole", "astray"
+"""Parts of a charge: both budgets of unified memory as one; a device that a worker has no claim on and is on."""
+DEVICE_PARTS = ("device", WHOLE, ASTRAY)
+"""Parts whose use a driver tells, so that it is not sampled again here."""
 SHOWN = 200
 
 
-def script_of(argv: Sequence[str]) -> tuple[str, list[str]] | None:
-    """(script, its arguments) if this is an interpreter that runs a script file; None if it is anything else."""
-    if not argv or not INTERPRETER.fullmatch(os.path.basename(argv[0])):
-        return None
-    words = list(argv[1:])
-    while words and words[0].startswith("-"):
-        option = words.pop(0)
-        if option in ("-c", "-m", "-") or (option[1:2] != "-" and option[-1:] in "cm"):
-            return None
-        if option in TAKES_A_WORD and words:
-            words.pop(0)
-    return (words[0], words[1:]) if words else None
+def undeclared(slug: str, pid: int, started: float) -> Budget | None:
+    """No operator declared anything."""
+    return None
 
 
-def legacy_name(script: str, cwd: str = "") -> tuple[str, str] | None:
-    """(slug, name) of a legacy worker's script: `slug`, `slug@tree` below a folder `worktrees`; None if it is none."""
-    if not script.endswith(LEGACY):
-        return None
-    parts = os.path.normpath(os.path.join(cwd, script)).split("/")
-    slug = parts[-3] if len(parts) >= 3 and parts[-2] == "resident" else parts[-1].removesuffix(LEGACY)
-    tree = next((parts[n + 1] for n, part in enumerate(parts[:-2]) if part == "worktrees"), None)
-    return slug, f"{slug}@{tree}" if tree else slug
+@dataclass(frozen=True)
+class Here:
+    """The machine while its holders are read: pools, devices, whom drivers list (pid -> pool), when it booted."""
+
+    pools: Sequence[Pool]
+    devices: Sequence[Device]
+    seen: Mapping[int, Mapping[str, Sighting]]
+    booted_s: float | None
+    now_s: float
+
+    @property
+    def blind(self) -> bool:
+        """Whether a driver does not say who is on its device."""
+        return any(device.tenants_missing for device in self.devices)
 
 
 class Holdings:
-    """Reads every holding of this machine, again and again, for one queue."""
+    """Reads every holding of this machine, again and again, for one queue.
 
-    def __init__(self, queue_id: str, budget_of: BudgetOf, proc: str = "/proc") -> None:
-        self.queue_id, self.budget_of, self.proc = queue_id, budget_of, proc
+    `declared_of` says what an operator declared of a holder. `unattributed` = "ours": device memory on nobody's name is
+    that of this queue's own workers there, up to their charges; "charged" = it is a row of its own.
+    """
+
+    def __init__(
+        self,
+        queue_id: str,
+        budget_of: BudgetOf,
+        proc: str = "/proc",
+        *,
+        declared_of: DeclaredOf = undeclared,
+        unattributed: str = "charged",
+    ) -> None:
+        self.queue_id, self.budget_of, self.declared_of = queue_id, budget_of, declared_of
+        self.unattributed = unattributed
         self.use = HostUse(proc)
-        self._trees: dict[int, list[Process]] = {}
+        self.asked = Asked(proc)
+        self._trees: dict[int, tuple[Process, ...]] = {}
 
-    def read(self, processes: dict[int, Process], pools: Sequence[Pool], now_s: float) -> tuple[Holding, ...]:
-        """Every holding, by pid, with what it is charged for and uses. `now_s` is monotonic.
+    def read(
+        self, processes: dict[int, Process], pools: Sequence[Pool], now_s: float, devices: Sequence[Device] = ()
+    ) -> tuple[Holding, ...]:
+        """Every holding, by pid, with what it is charged for and uses; last, what is on nobody's name.
 
-        What a keeper or a legacy worker started is part of it: forks show the same argv as their parent.
+        `now_s` is monotonic. A process that goes while it is read holds what could be read of it.
         """
-        keepers = {pid: claim for pid, p in processes.items() if (claim := keeper_claim(p.argv)) is not None}
+        here = Here(pools, devices, sightings(devices, pools), self.asked.booted_s(), now_s)
         self._trees.clear()
-        legacy = {pid: names for pid, p in processes.items() if (names := self._legacy(p)) is not None}
-        found = []
-        for pid in sorted({*keepers, *legacy}):
-            above = _ancestors(processes, pid)
-            if pid in keepers:
-                if not any(_whose(keepers[each]) == _whose(keepers[pid]) for each in above & {*keepers}):
-                    found.append(self._kept(processes, processes[pid], keepers[pid], pools, now_s))
-            elif not above & {*keepers, *legacy}:
-                found.append(self._loose(processes, processes[pid], *legacy[pid], pools, now_s))
+        found, known = [], set()
+        for holder in holders(processes, self.asked):
+            known |= {holder.process.pid, *(process.pid for process in holder.tree)}
+            found.append(self._kept(holder, here) if holder.claim is not None else self._loose(holder, here))
+        found += [self._stranger(pid, processes.get(pid), here) for pid in here.seen if pid not in known]
+        found = _distinct(sorted(found, key=lambda holding: holding.pid))
+        left = leftover(devices, pools)
+        ours = left if self.unattributed == "ours" else only_ours(found, devices, self._whose(found))
+        found, left = taken_for_ours(found, left, ours)
         self.use.forget(now_s)
-        return tuple(found)
+        self.asked.forget(processes)
+        return (*found, *unattributed(left, devices))
+
+    def _whose(self, found: Iterable[Holding]) -> dict[int, int]:
+        """The pid of the holding that each process belongs to."""
+        return {process.pid: each.pid for each in found for process in self._trees.get(each.pid, ())}
 
     def again(self, holdings: Sequence[Holding], now_s: float) -> tuple[Holding, ...]:
-        """Holdings just read, their host use sampled once more and the smaller kept: what is owed is not too little."""
+        """Holdings just read, their host use sampled once more and the smaller kept: what is owed is not too little.
+
+        What they hold on devices stands as it is: its readers sample it twice themselves.
+        """
         found = []
         for holding in holdings:
-            used = self.use.gib(self._trees.get(holding.pid, []), now_s)
+            used = self.use.gib(self._trees.get(holding.pid, ()), now_s)
             charges = tuple(
-                replace(charge, used_gib=min(charge.used_gib, used or 0.0)) if charge.used_gib is not None else charge
+                replace(charge, used_gib=min(charge.used_gib, used or 0.0))
+                if charge.used_gib is not None and charge.part not in DEVICE_PARTS
+                else charge
                 for charge in holding.charges
             )
             found.append(replace(holding, charges=charges))
         return tuple(found)
 
-    def _kept(
-        self,
-        processes: dict[int, Process],
-        process: Process,
-        claim: dict[str, str],
-        pools: Sequence[Pool],
-        now_s: float,
-    ) -> Holding:
-        """A keeper's holding: charged what its claim says; a claim that cannot be read is an unknown one."""
-        slug, variant, worker = claim.get("slug", "?"), claim.get("variant", ""), claim.get("worker", "")
-        ours = claim.get("queue") == self.queue_id and process.uid == os.getuid() and worker.isdigit()
-        used = self._used(processes, process.pid, below(processes, process.pid), now_s)
-        said = _said(claim.get("charge", ""), pools)
+    def _kept(self, holder: Holder, here: Here) -> Holding:
+        """A keeper's holding: charged what its claim says; a claim that cannot be read is an unknown one.
+
+        A device that it holds memory on and claims nothing of is charged what it holds there.
+        """
+        claim, worker = holder.claim or {}, (holder.mark or ("", ""))[1]
+        is_ours = (
+            claim.get("queue") == self.queue_id and worker.isdigit() and self.asked.uid(holder.process) == os.getuid()
+        )
+        used, on = self._host_use(holder, here), _on(holder, here)
+        said = _said(claim.get("charge", ""), here)
         charges: list[Charge] = []
         if said is None:
-            charges = _unknown(pools, used)
+            operators = self.declared_of(holder.slug, holder.process.pid, holder.process.started)
+            charges = self._charges(Told(*(operators or (None, None))), used, on, list(_all_places(here)), here)
         else:
-            device_gib, host_gib = self.budget_of(slug) or (0.0, math.inf)
-            least = 0.0 if ours or used is None else used
+            budget = self.budget_of(holder.slug)
             for pool_id, gib in said.items():
-                charges += _parts(pool_id, gib, host_gib if device_gib else math.inf, least, used, pools)
-        name = f"{slug}:{variant}" if variant else slug
-        return self._holding(process, name, charges, int(worker) if ours else None)
+                parts = _parts(pool_id, gib, budget, used, on, here)
+                charges += parts if is_ours else [_at_least_used(charge) for charge in parts]
+            counted = {charge.pool for charge in charges if charge.part in DEVICE_PARTS}
+            charges += [
+                Charge(pool, one.used_gib, one.used_gib, ASTRAY)
+                for pool, one in on.items()
+                if pool and pool not in counted and one.used_gib
+            ]
+        competes = False if is_ours else _competes(on, here)
+        return self._holding(holder.process, holder.name, charges, here, int(worker) if is_ours else None, competes)
 
-    def _loose(
-        self,
-        processes: dict[int, Process],
-        process: Process,
-        slug: str,
-        name: str,
-        pools: Sequence[Pool],
-        now_s: float,
-    ) -> Holding:
-        """A legacy worker's holding: charged what is declared for its slug, or unknown wherever it could be."""
-        used = self._used(processes, process.pid, [process.pid, *below(processes, process.pid)], now_s)
-        budget = self.budget_of(slug)
-        charges: list[Charge] = []
-        if budget is None:
-            charges = _unknown(pools, used)
-        else:
-            device_gib, host_gib = budget
-            for pool in pools:
-                if pool.kind in HOST_KINDS:
+    def _loose(self, holder: Holder, here: Here) -> Holding:
+        """The holding of a worker without a keeper: charged its budget, or unknown wherever it could be."""
+        queue, worker = holder.mark or ("", "")
+        is_ours = holder.mark is not None and queue == self.queue_id and worker.isdigit()
+        said = budget(holder, self.budget_of, self.declared_of)
+        used, on = self._host_use(holder, here), _on(holder, here)
+        where = [pool for pool in on if pool] if on else places(holder.environment or {}, here.devices, here.pools)
+        charges = self._charges(said, used, on, where, here)
+        name = f"{holder.name} ({said.wrong})" if said.wrong else holder.name
+        return self._holding(holder.process, name, charges, here, int(worker) if is_ours else None, _competes(on, here))
+
+    def _stranger(self, pid: int, process: Process | None, here: Here) -> Holding:
+        """A process that a driver lists and that is no worker: charged what the driver says, or what was declared.
+
+        Where the driver names no figure it is charged nothing: what it holds is among what is on nobody's name.
+        """
+        name, on = command_name(process), here.seen[pid]
+        told = self.declared_of(name, pid, process.started) if process is not None else None
+        device_gib, host_gib = told or (0.0, 0.0)
+        charges = []
+        if process is not None:
+            self._trees[pid] = (process,)
+            used = self.use.gib(self._trees[pid], here.now_s)
+            for pool in here.pools:
+                if pool.kind in HOST_KINDS and (host_gib or pool.id in on):
                     charges.append(Charge(pool.id, max(host_gib, used or 0.0), used, "host"))
-                if pool.kind in ("device", "unified") and device_gib > 0:
-                    charges.append(Charge(pool.id, device_gib, None, "device"))
-        return self._holding(process, name, charges, None)
+        for pool_id, one in on.items():
+            if pool_id:
+                charges.append(Charge(pool_id, max(device_gib, one.used_gib or 0.0), one.used_gib, "device"))
+        if process is None:
+            return Holding(name, pid, "", tuple(charges), competes=_competes(on, here))
+        return self._holding(process, name, charges, here, None, _competes(on, here))
 
-    def _used(self, processes: dict[int, Process], pid: int, tree: list[int], now_s: float) -> float | None:
-        """Host GiB of a worker's processes; 0.0 for a keeper that has none yet."""
-        self._trees[pid] = [processes[each] for each in tree if each in processes]
-        return self.use.gib(self._trees[pid], now_s) if tree else 0.0
+    def _charges(
+        self, said: Told, used: float | None, on: Mapping[str, Sighting], where: Sequence[str], here: Here
+    ) -> list[Charge]:
+        """A budget on the host's pool and on those of `where`; what is not known is unknown there, and only there."""
+        charges = []
+        for pool in here.pools:
+            if pool.kind in HOST_KINDS:
+                charges.append(_at_least_used(Charge(pool.id, said.host_gib, used, "host")))
+            if takes_devices(pool) and pool.id in where:
+                there = on[pool.id].used_gib if pool.id in on else None
+                if said.device_gib != 0 or there:
+                    charges.append(_at_least_used(Charge(pool.id, said.device_gib, there, "device")))
+        return charges
 
-    def _holding(self, process: Process, name: str, charges: list[Charge], worker_id: int | None) -> Holding:
-        command = " ".join(process.argv)
+    def _host_use(self, holder: Holder, here: Here) -> float | None:
+        """Host GiB of a holder's processes; 0.0 for a keeper that has none yet."""
+        self._trees[holder.process.pid] = holder.tree
+        return self.use.gib(holder.tree, here.now_s) if holder.tree else 0.0
+
+    def _holding(
+        self,
+        process: Process,
+        name: str,
+        charges: Sequence[Charge],
+        here: Here,
+        worker_id: int | None,
+        competes: bool | None,
+    ) -> Holding:
+        command = printable(" ".join(process.argv)[: 4 * SHOWN])
         return Holding(
-            name=name,
+            name=printable(name),
             pid=process.pid,
-            user=user_name(process.uid),
+            user=self.asked.user(process),
             charges=tuple(charges),
             worker_id=worker_id,
             command=command if len(command) <= SHOWN else command[: SHOWN - 1] + "\u2026",
-            since_s=since_s(process, self.proc),
+            since_s=None if here.booted_s is None else here.booted_s + process.started / os.sysconf("SC_CLK_TCK"),
+            competes=competes,
         )
 
-    def _legacy(self, process: Process) -> tuple[str, str] | None:
-        run = script_of(process.argv)
-        if run is None or not any(word == "--socket" or word.startswith("--socket=") for word in run[1]):
-            return None
-        cwd = "" if run[0].startswith("/") else self._cwd(process.pid)
-        return legacy_name(run[0], cwd)
 
-    def _cwd(self, pid: int) -> str:
-        try:
-            return os.readlink(f"{self.proc}/{pid}/cwd").removesuffix(" (deleted)")
-        except OSError:
-            return ""
+def _on(holder: Holder, here: Here) -> dict[str, Sighting]:
+    return together((process.pid for process in holder.tree), here.seen)
 
 
-def own_use(holdings: Sequence[Holding]) -> dict[int, float]:
-    """GiB of host memory that each of this queue's own workers was seen to use; left out where it could not be read."""
-    found: dict[int, float] = {}
-    for holding in holdings:
-        used = [c.used_gib for c in holding.charges if c.used_gib is not None and c.part != "device"]
-        if holding.worker_id is not None and used:
-            found[holding.worker_id] = math.fsum(used)
-    return found
+def _all_places(here: Here) -> Iterable[str]:
+    return (pool.id for pool in here.pools if takes_devices(pool))
 
 
-def keeper_claim(argv: Sequence[str]) -> dict[str, str] | None:
-    """The claim of a keeper: an interpreter whose script is followed by the keepers' word. None if it is none."""
-    run = script_of(argv)
-    return claim_of([CLAIM, *run[1][1:]]) if run is not None and run[1][:1] == [CLAIM] else None
+def _competes(on: Mapping[str, Sighting], here: Here) -> bool | None:
+    """Whether a driver lists it as computing; None if it does not, and not every driver says who is there."""
+    if any(one.computes for one in on.values()):
+        return True
+    return None if here.blind else False
 
 
-def _whose(claim: dict[str, str]) -> tuple[str | None, str | None]:
-    return claim.get("queue"), claim.get("worker")
+def _at_least_used(charge: Charge) -> Charge:
+    if charge.charge_gib is None or charge.used_gib is None:
+        return charge
+    return replace(charge, charge_gib=max(charge.charge_gib, charge.used_gib))
 
 
-def _ancestors(processes: dict[int, Process], pid: int) -> set[int]:
-    found: set[int] = set()
-    parent = processes[pid].parent
-    while parent in processes and parent not in found and parent != pid:
-        found.add(parent)
-        parent = processes[parent].parent
-    return found
+def _distinct(found: Sequence[Holding]) -> list[Holding]:
+    """The same holdings, the second of a name and later ones with a number, in their order."""
+    count: dict[str, int] = {}
+    named = []
+    for holding in found:
+        count[holding.name] = number = count.get(holding.name, 0) + 1
+        named.append(holding if number == 1 else replace(holding, name=f"{holding.name}#{number}"))
+    return named
 
 
-def _said(words: str, pools: Sequence[Pool]) -> dict[str, float] | None:
+def _said(words: str, here: Here) -> dict[str, float] | None:
     """Pool -> GiB of a claim's `charge=` words; None if any of them is no finite amount, or there are none.
 
-    A claim on host or unified memory counts on whichever of the two this queue takes the machine to have.
+    A claim counts on the pool that this queue takes the memory for: host, unified or a device's.
     """
-    host = next((pool.id for pool in pools if pool.kind in HOST_KINDS), None)
+    host = next((pool.id for pool in here.pools if pool.kind in HOST_KINDS), None)
+    homes = {f"device:{device.id}": pool_of(device, here.pools) for device in here.devices}
     found: dict[str, float] = {}
     for word in words.split():
-        pool_id, _, amount = word.rpartition(":")
-        try:
-            gib = float(amount)
-        except ValueError:
-            return None
-        if not pool_id or not math.isfinite(gib) or gib < 0:
+        pool_id, _, text = word.rpartition(":")
+        gib = amount(text)
+        if not pool_id or gib is None:
             return None
         if host is not None and pool_id in HOST_KINDS:
             pool_id = host
+        pool_id = homes.get(pool_id) or pool_id
         found[pool_id] = found.get(pool_id, 0.0) + gib
     return found or None
 
 
-def _unknown(pools: Sequence[Pool], used: float | None) -> list[Charge]:
-    """Charges of a holder that nobody declared: an unknown amount of every pool that it could be on."""
-    return [Charge(pool.id, None, used if pool.kind in HOST_KINDS else None) for pool in pools]
-
-
 def _parts(
-    pool_id: str, gib: float, host_gib: float, least: float, used: float | None, pools: Sequence[Pool]
+    pool_id: str, gib: float, budget: Budget | None, used: float | None, on: Mapping[str, Sighting], here: Here
 ) -> list[Charge]:
     """A claimed amount as charges: on unified memory, what is beyond the host budget is the device's.
 
-    `least` = a holder of others is charged at least what it was seen to use of host memory.
+    Where nobody here knows that budget the amount is one, and what it uses of both is one too.
     """
-    kind = next((pool.kind for pool in pools if pool.id == pool_id), "device")
+    kind = next((pool.kind for pool in here.pools if pool.id == pool_id), "device")
+    there = on[pool_id].used_gib if pool_id in on else None
     if kind not in HOST_KINDS:
-        return [Charge(pool_id, gib, None, "device")]
-    on_host = gib if kind == "host" else min(gib, host_gib)
-    charges = [Charge(pool_id, max(on_host, least), used, "host")]
+        return [Charge(pool_id, gib, there, "device")]
+    if budget is None and there is not None:
+        return [Charge(pool_id, gib, there + (used or 0.0), WHOLE)]
+    device_gib, host_gib = budget or (0.0, math.inf)
+    on_host = gib if kind == "host" or not device_gib else min(gib, host_gib)
+    charges = [Charge(pool_id, on_host, used, "host")]
     if gib > on_host:
-        charges.append(Charge(pool_id, gib - on_host, None, "device"))
+        charges.append(Charge(pool_id, gib - on_host, there, "device"))
     return charges

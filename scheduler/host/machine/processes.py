@@ -1,20 +1,31 @@
-"""The process table as the kernel has it: argv word for word, who is whose parent, what memory cannot be given back.
+"""The process table as the kernel has it: who is whose parent, since when, with which argument vector.
 
-Read from /proc directly: command lines that went through blanks and quotes cannot be told apart again, and of other
-users' processes little else can be read.
+State, parent, start and argv of every process are read here from two files each: psutil's public way to a parent
+reads `stat` three times and costs some 55 ms for 400 processes, where a whole snapshot has 30, and its `cmdline()`
+takes an argument with blanks apart where it is the only one, or where no NUL ends the last. psutil lists the table
+and tells what only holders are asked for (see `asked`).
 """
 
 from __future__ import annotations
 
 import os
-import pwd
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
-from scheduler.host.workers.tree import argv_in, pids_below
-from scheduler.model.machine import GIB
+import psutil
+
+KERNEL_THREAD = 0x00200000
+"""PF_KTHREAD of a process's flags: it has no argument vector."""
+
+STAT, WORDS = 1 << 10, 1 << 12
+"""Bytes read at once of `stat`, which is shorter, and of an argument vector."""
+
+_PLACE = threading.Lock()
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Process:
     """One living process. `started` in clock ticks since boot; `argv` empty for kernel threads and hidden ones."""
 
@@ -22,60 +33,109 @@ class Process:
     parent: int
     started: float
     argv: tuple[str, ...]
-    uid: int
+
+
+@contextmanager
+def psutil_at(proc: str) -> Iterator[None]:
+    """psutil looks for the kernel's files in `proc` inside this block.
+
+    The place is one variable of psutil for all threads: one block at a time. An object of psutil's keeps the place that
+    it was made with.
+    """
+    with _PLACE:
+        before, psutil.PROCFS_PATH = psutil.PROCFS_PATH, proc
+        try:
+            yield
+        finally:
+            psutil.PROCFS_PATH = before
 
 
 def table(proc: str = "/proc") -> dict[int, Process]:
-    """Every process that can be seen and is no zombie, by pid. OSError if the table itself cannot be read."""
+    """Every process that can be seen and is no zombie, by pid. OSError if the table itself cannot be read.
+
+    One that ends while it is read is left out; one that hides its argument vector has none. A table that lists nobody,
+    not even the reader, is none.
+    """
+    with psutil_at(proc):
+        try:
+            pids = psutil.pids()
+        except IndexError:
+            raise OSError(f"{proc} lists no process: it is no process table") from None
     found = {}
-    for name in os.listdir(proc):
-        if name.isdigit():
-            process = _process(f"{proc}/{name}", int(name))
-            if process is not None:
-                found[process.pid] = process
+    for pid in pids:
+        process = _process(f"{proc}/{pid}", pid)
+        if process is not None:
+            found[pid] = process
     return found
 
 
 def _process(folder: str, pid: int) -> Process | None:
     try:
-        with open(f"{folder}/stat", "rb") as file:
-            fields = file.read().rpartition(b")")[2].split()
-        uid = os.stat(folder).st_uid
+        fields = content(f"{folder}/stat", STAT).rpartition(b")")[2].split(None, 20)
         if fields[0] in (b"Z", b"X"):
             return None
-        parent, started = int(fields[1]), float(fields[19])
+        parent, flags, started = int(fields[1]), int(fields[6]), float(fields[19])
     except (OSError, IndexError, ValueError):
         return None
-    return Process(pid, parent, started, tuple(argv_in(folder)), uid)
+    return Process(pid, parent, started, () if flags & KERNEL_THREAD else _argv(folder))
 
 
-def user_name(uid: int) -> str:
-    """The name of a user id; the number as text if it has none."""
+def _argv(folder: str) -> tuple[str, ...]:
     try:
-        return pwd.getpwuid(uid).pw_name
-    except KeyError:
-        return str(uid)
+        data = content(f"{folder}/cmdline", WORDS)
+    except OSError:
+        return ()
+    return tuple(os.fsdecode(data.removesuffix(b"\0")).split("\0")) if data else ()
 
 
-def below(processes: dict[int, Process], top: int) -> list[int]:
-    """The pids of every process under `top`, itself left out."""
-    return pids_below({pid: process.parent for pid, process in processes.items()}, top)
-
-
-def since_s(process: Process, proc: str = "/proc") -> float | None:
-    """When a process started, seconds since the epoch; None if the kernel does not say when it booted."""
+def content(path: str, size: int) -> bytes:
+    """A file of the kernel's, whole, `size` bytes at a time: a read that is not full was the last. OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     try:
-        with open(f"{proc}/stat") as file:
-            booted = next(float(line.split()[1]) for line in file if line.startswith("btime"))
-    except (OSError, StopIteration, ValueError):
-        return None
-    return booted + process.started / os.sysconf("SC_CLK_TCK")
+        data = part = os.read(fd, size)
+        while len(part) == size:
+            part = os.read(fd, size)
+            data += part
+    finally:
+        os.close(fd)
+    return data
+
+
+def children_of(processes: dict[int, Process]) -> dict[int, list[int]]:
+    """The pids of each process's children."""
+    found: dict[int, list[int]] = {}
+    for pid, process in processes.items():
+        found.setdefault(process.parent, []).append(pid)
+    return found
+
+
+def below(children: dict[int, list[int]], top: int, but: frozenset[int] = frozenset()) -> list[int]:
+    """The pids of every process under `top`, itself left out, and without `but` and what is under those."""
+    found: list[int] = []
+    seen = {top}
+    ring = children.get(top, [])
+    while ring:
+        ring = [pid for pid in ring if pid not in but and pid not in seen]
+        seen.update(ring)
+        found += ring
+        ring = [child for pid in ring for child in children.get(pid, ())]
+    return found
+
+
+def ancestors(processes: dict[int, Process], pid: int) -> set[int]:
+    """The pids above a process, as far as they can be seen."""
+    found: set[int] = set()
+    parent = processes[pid].parent
+    while parent in processes and parent not in found and parent != pid:
+        found.add(parent)
+        parent = processes[parent].parent
+    return found
 
 
 def hidden(proc: str = "/proc") -> str:
     """How /proc hides other users' processes from us, as a sentence; empty if it does not, or not from us."""
     try:
-        with open("/proc/self/mountinfo" if proc == "/proc" else f"{proc}/self/mountinfo") as file:
+        with open(f"{proc}/self/mountinfo", encoding="utf-8", errors="surrogateescape") as file:
             lines = file.read().splitlines()
     except OSError:
         return ""
@@ -92,54 +152,3 @@ def hidden(proc: str = "/proc") -> str:
                 "readings of the pools show of them"
             )
     return ""
-
-
-class HostUse:
-    """What processes hold of host memory and cannot give back: anonymous and shared pages, never file pages.
-
-    Of one process RssAnon + RssShmem. Of several the sum of Pss_Anon + Pss_Shmem, which counts what they share once; it
-    stalls a process some 5 ms a GiB (E26), so it is read at most every `every_s` and never trusted above what Rss sums
-    to. Where Pss may not be read (another user's), the largest single process stands for all: too little, so that more
-    is still owed.
-    """
-
-    def __init__(self, proc: str = "/proc", every_s: float = 5.0) -> None:
-        self.proc = proc
-        self.every_s = every_s
-        self._pss: dict[tuple[tuple[int, float], ...], tuple[float, float | None]] = {}
-
-    def gib(self, processes: list[Process], now_s: float) -> float | None:
-        """GiB that these hold together; None if nothing of them could be read. `now_s` is monotonic."""
-        rss = [value for value in (self._rss_gib(process.pid) for process in processes) if value is not None]
-        if not rss:
-            return None
-        if len(processes) == 1:
-            return rss[0]
-        pss = self._shared_gib(processes, now_s)
-        return max(rss) if pss is None else min(pss, sum(rss))
-
-    def forget(self, now_s: float) -> None:
-        """Drop what was read of trees that have not been asked for in a while."""
-        self._pss = {key: kept for key, kept in self._pss.items() if now_s - kept[0] < 10 * self.every_s}
-
-    def _rss_gib(self, pid: int) -> float | None:
-        return _sum_gib(f"{self.proc}/{pid}/status", ("RssAnon:", "RssShmem:"))
-
-    def _shared_gib(self, processes: list[Process], now_s: float) -> float | None:
-        key = tuple(sorted((process.pid, process.started) for process in processes))
-        kept = self._pss.get(key)
-        if kept is not None and now_s - kept[0] < self.every_s:
-            return kept[1]
-        parts = [_sum_gib(f"{self.proc}/{p.pid}/smaps_rollup", ("Pss_Anon:", "Pss_Shmem:")) for p in processes]
-        total = None if any(part is None for part in parts) else sum(part or 0.0 for part in parts)
-        self._pss[key] = (now_s, total)
-        return total
-
-
-def _sum_gib(path: str, names: tuple[str, ...]) -> float | None:
-    try:
-        with open(path) as file:
-            kib = [int(line.split()[1]) for line in file if line.startswith(names)]
-    except (OSError, ValueError, IndexError):
-        return None
-    return sum(kib) * 1024 / GIB if len(kib) == len(names) else None

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths, Settings
-from scheduler.host.machine.holdings import BudgetOf, own_use
+from scheduler.host.machine.holdings import BudgetOf
 from scheduler.host.machine.snapshot import MachineIdentity, Snapshots, aged, unread
 from scheduler.host.workers.tree import boot_id
 from scheduler.model.machine import Machine, Reading
@@ -57,6 +57,7 @@ class Sampler:
             self._turn.notify_all()
         if self._thread.is_alive():
             self._thread.join(1.0)
+        self._snapshots.close()
 
     def latest(self) -> Machine:
         """The newest snapshot, with its age; one that is too old has no readings any more."""
@@ -65,11 +66,6 @@ class Sampler:
         if age_s > STALE_S:
             return _stale(machine, age_s)
         return aged(machine, age_s)
-
-    def own_use(self) -> dict[int, float]:
-        """GiB of host memory that each of this queue's workers uses, as of the newest snapshot."""
-        with self._turn:
-            return own_use(self._latest.holdings)
 
     def refresh(self, then: Callable[[], None]) -> None:
         """Take a snapshot that begins after this call, and call `then` on the sampler's thread when it is there."""

@@ -6,25 +6,24 @@ memory which moves from owed to used in between is never counted as neither.
 
 from __future__ import annotations
 
-import math
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
-from scheduler.clock import monotonic_s, now_s, stamp
-from scheduler.config import Settings
+from scheduler.clock import monotonic_s, now_s
+from scheduler.config import Paths, Settings
 from scheduler.host.machine import cgroup, processes
-from scheduler.host.machine.accelerators import accelerators
+from scheduler.host.machine.accelerators import Accelerators
+from scheduler.host.machine.attribution import competing, told_of_nobody
 from scheduler.host.machine.holdings import BudgetOf, Holdings
-from scheduler.host.machine.meminfo import FIELDS, meminfo, pressure_note
+from scheduler.host.machine.meminfo import meminfo, pressure, stalled
 from scheduler.host.machine.probe import WITHIN_S, Probe
-from scheduler.model.machine import GIB, Charge, Holding, Machine, Pool, Reading
+from scheduler.model.machine import GIB, Holding, Machine, Pool, Reading
+from scheduler.rules.pools import Layout, Memory, Wanted, layout
+from scheduler.strangers import Strangers
 
-RESERVE_SHARE = 1 / 8
 DISK_SHARE = 0.02
-
-Memory = tuple[dict[str, Reading], list[cgroup.Bound]]
+KINDS = ("host", "unified", "device")
 
 
 @dataclass(frozen=True)
@@ -49,76 +48,87 @@ class Snapshots:
         proc: str = "/proc",
         root: str = "/",
         within_s: float = WITHIN_S,
+        accelerators: Accelerators | None = None,
     ) -> None:
         self.home, self.settings, self.who = home, settings, who
-        self.proc, self.root = proc, root
-        self.unified = settings.text("unified").lower() != "auto" and settings.flag("unified")
-        self.holdings = Holdings(queue_id, budget_of, proc)
-        self._table: Probe[tuple[Holding, ...]] = Probe("the process table", within_s)
+        self.proc = proc
+        self.wanted = wanted(settings)
+        self.accelerators = accelerators or Accelerators(root, within_s)
+        self.strangers = Strangers(Paths(home))
+        self.holdings = Holdings(
+            queue_id, budget_of, proc, declared_of=self.strangers.budget_of, unattributed=settings.text("unattributed")
+        )
+        self._table: Probe[dict[int, processes.Process]] = Probe("the process table", within_s)
+        self._held: Probe[tuple[Holding, ...]] = Probe("the process table", within_s)
         self._again: Probe[tuple[Holding, ...]] = Probe("what holders use", within_s)
-        self._memory: Probe[Memory] = Probe("host memory", within_s)
-        self._devices: Probe[Reading] = Probe("accelerators", within_s)
+        self._memory: Probe[tuple[dict[str, Reading], list[cgroup.Bound]]] = Probe("host memory", within_s)
+        self._around: Probe[tuple[int, str, tuple[Reading, ...]]] = Probe("the control groups", within_s)
         self._disk: Probe[tuple[float, float]] = Probe("the disk of the state folder", within_s)
 
     def take(self) -> Machine:
-        """Everything as it is now; blocks for a few deadlines at most, whatever hangs."""
-        held = self._table.ask(self._read_holdings)
-        missing = self._table.missing
-        memory = self._memory.ask(lambda: (meminfo(self.proc), cgroup.memory_bounds(self.proc)))
+        """Everything as it is now; blocks for a few deadlines at most, whatever hangs.
+
+        To be asked on a thread that stays: a driver is asked by a child process, which goes with the thread that
+        started it.
+        """
+        seen = self.accelerators.read()
+        first = layout(seen.devices, seen.count, self._read_memory(), self.wanted)
+        held = self._holders(first)
+        missing = self._table.missing or self._held.missing
+        memory = self._read_memory()
         if held is not None:
-            first = held
-            held = self._again.ask(lambda: self.holdings.again(first, monotonic_s())) or _unused(first)
-        pool, notes = self._pool(memory)
-        devices, competing = self._accelerators()
+            sampled = held
+            held = self._again.ask(lambda: self.holdings.again(sampled, monotonic_s())) or _unused(sampled)
+        laid = layout(seen.devices, seen.count, memory, self.wanted)
         free_gib, kept_gib, disk_note = self._disk_room()
-        notes += [note for note in (processes.hidden(self.proc), pressure_note(self.proc), disk_note) if note]
+        notes = [*laid.notes, *seen.notes, *told_of_nobody(held or (), laid.devices), _limited(memory)]
+        count, hidden, waits = self._around.ask(self._look_around) or (1, self._around.missing, ())
+        notes += [hidden, stalled(*waits) if waits else "", disk_note, self.strangers.trouble]
         return Machine(
             at_s=now_s(),
             boot_id=self.who.boot_id,
             host_id=self.who.host_id,
-            cores=cgroup.cores(self.proc),
-            pools=(pool,),
-            accelerators=devices,
+            cores=count,
+            pools=laid.pools,
+            accelerators=laid.count,
             holdings=held or (),
-            competing=competing,
+            competing=None if held is None or seen.count.failed else competing(held, laid.devices),
             holdings_missing=missing,
             disk_free_gib=free_gib,
             disk_reserve_gib=kept_gib,
-            notes=tuple(notes),
+            notes=tuple(note for note in notes if note),
+            devices=laid.devices,
+            pressure=waits,
         )
 
-    def _read_holdings(self) -> tuple[Holding, ...]:
-        nothing = Reading(None, "")
-        kind = self._kind()
-        return self.holdings.read(
-            processes.table(self.proc), [Pool(kind, kind, nothing, 0.0, nothing, nothing)], monotonic_s()
-        )
+    def close(self) -> None:
+        """Let go of the drivers."""
+        self.accelerators.close()
 
-    def _kind(self) -> str:
-        return "unified" if self.unified else "host"
+    def _look_around(self) -> tuple[int, str, tuple[Reading, ...]]:
+        """(cores, what hides processes, pressure): asked where it may fail without an end of the whole look."""
+        return cgroup.cores(self.proc), processes.hidden(self.proc), pressure(self.proc)
 
-    def _accelerators(self) -> tuple[Reading, int | None]:
-        """What there is, and how many compete on it: none can where there is none, else they could not be counted.
+    def _holders(self, laid: Layout) -> tuple[Holding, ...] | None:
+        table = self._table.ask(lambda: processes.table(self.proc))
+        if table is None:
+            return None
+        return self._held.ask(lambda: self.holdings.read(table, laid.pools, monotonic_s(), laid.devices))
 
-        The operator's word comes before the guess: `unified = true` is a device whose memory is the host's.
-        """
-        found = self._devices.ask(lambda: accelerators(self.root))
-        reading = found if found is not None else Reading(None, "accelerators", self._devices.missing)
-        competing = 0 if reading.value == 0 else None
-        return (Reading(1.0, "setting unified = true") if self.unified else reading), competing
-
-    def _pool(self, memory: Memory | None) -> tuple[Pool, list[str]]:
-        info, bounds = memory or ({name: Reading(None, name, self._memory.missing) for name in FIELDS}, [])
-        kind = self._kind()
-        capacity = _tightest(info["MemTotal"], [bound.limit for bound in bounds])
+    def _read_memory(self) -> Memory:
+        """The machine's own memory, bounded by every control group above us."""
+        read = self._memory.ask(lambda: (meminfo(self.proc), cgroup.memory_bounds(self.proc)))
+        if read is None:
+            nothing = Reading(None, "host memory", self._memory.missing)
+            return Memory(nothing, nothing, nothing)
+        info, bounds = read
         left = [bound.left for bound in bounds]
-        asked_gib = self.settings.number(f"reserve_{kind}_gib")
-        reserve_gib = asked_gib if capacity.value is None else min(asked_gib, capacity.value * RESERVE_SHARE)
-        notes = []
-        if capacity.value is not None and capacity.source != info["MemTotal"].source:
-            notes.append(f"memory is limited to {capacity.value:.2f} GiB by {capacity.source}")
-        free, available = _tightest(info["MemFree"], left), _tightest(info["MemAvailable"], left)
-        return Pool(kind, kind, capacity, reserve_gib, free, available), notes
+        return Memory(
+            total=_tightest(info["MemTotal"], [bound.limit for bound in bounds]),
+            free=_tightest(info["MemFree"], left),
+            available=_tightest(info["MemAvailable"], left),
+            installed=info["MemTotal"],
+        )
 
     def _disk_room(self) -> tuple[float | None, float, str]:
         """(free GiB, GiB kept free, a note): the smaller of the setting and 2 % of the disk is kept."""
@@ -127,6 +137,27 @@ class Snapshots:
         if room is None:
             return None, kept_gib, self._disk.missing
         return room[0], min(kept_gib, room[1] * DISK_SHARE), ""
+
+
+def wanted(settings: Settings) -> Wanted:
+    """What the operator set of pools."""
+    unified = settings.text("unified").lower()
+    return Wanted(
+        unified=unified if unified == "auto" else str(settings.flag("unified")).lower(),
+        leave_alone=settings.words("leave_alone"),
+        reserves=settings.gib_by_name("reserves"),
+        reserve_unified_gib=settings.number("reserve_unified_gib"),
+        reserve_host_gib=settings.number("reserve_host_gib"),
+        reserve_device_gib=settings.number("reserve_device_gib"),
+        chosen=frozenset(kind for kind in KINDS if settings.origins.get(f"reserve_{kind}_gib") != "default"),
+    )
+
+
+def _limited(memory: Memory) -> str:
+    total = memory.total
+    if total.value is None or memory.installed is None or total.source == memory.installed.source:
+        return ""
+    return f"memory is limited to {total.value:.2f} GiB by {total.source}"
 
 
 def unread(who: MachineIdentity, why: str) -> Machine:
@@ -151,73 +182,6 @@ def aged(machine: Machine, age_s: float) -> Machine:
     return replace(machine, pools=pools, accelerators=older(machine.accelerators))
 
 
-def facts(machine: Machine, leases: dict[str, Sequence[float]] | None = None) -> dict[str, Any]:
-    """The snapshot as it is recorded and shown: `pools` and `others` as in `status --json`, `cores`, `notes`.
-
-    `leases`: GiB of this queue's live leases by pool; without them the charges that its keepers show count.
-    `accelerators` is their number, None = could not be read.
-    """
-    return {
-        "pools": [_pool_facts(machine, pool, leases) for pool in machine.pools],
-        "others": [
-            row for holding in machine.holdings if holding.worker_id is None for row in _other(machine, holding)
-        ],
-        "cores": machine.cores,
-        "accelerators": machine.accelerators.value,
-        "accelerators_source": machine.accelerators.missing or machine.accelerators.source,
-        "disk_free_gib": machine.disk_free_gib,
-        "disk_reserve_gib": machine.disk_reserve_gib,
-        "notes": [*machine.notes, *([machine.holdings_missing] if machine.holdings_missing else [])],
-    }
-
-
-def _pool_facts(machine: Machine, pool: Pool, leases: dict[str, Sequence[float]] | None) -> dict[str, Any]:
-    charges = [(h, c) for h in machine.holdings for c in h.charges if c.pool == pool.id and c.charge_gib is not None]
-    charged = [c.charge_gib or 0.0 for h, c in charges if leases is None or h.worker_id is None]
-    charged += (leases or {}).get(pool.id, ())
-    live = pool.free if pool.kind == "device" or machine.competing != 0 else pool.available
-    return {
-        "id": pool.id,
-        "kind": pool.kind,
-        "capacity_gib": pool.capacity.value,
-        "capacity_source": pool.capacity.missing or pool.capacity.source,
-        "reserve_gib": pool.reserve_gib,
-        "charged_gib": math.fsum(charged),
-        "others_gib": math.fsum(c.charge_gib or 0.0 for h, c in charges if h.worker_id is None),
-        "owed_gib": math.fsum(map(_owed, (c for _, c in charges))),
-        "others_owed_gib": math.fsum(_owed(c) for h, c in charges if h.worker_id is None),
-        "live_gib": live.value,
-        "live_source": live.missing or live.source,
-    }
-
-
-def _owed(charge: Charge) -> float:
-    return max(0.0, (charge.charge_gib or 0.0) - (charge.used_gib or 0.0))
-
-
-def _other(machine: Machine, holding: Holding) -> list[dict[str, Any]]:
-    """A row a pool; `competes` None = it could not be told."""
-    pools = {charge.pool: [c for c in holding.charges if c.pool == charge.pool] for charge in holding.charges}
-    rows = []
-    for pool, charges in pools.items():
-        known = [charge.charge_gib for charge in charges if charge.charge_gib is not None]
-        used = [charge.used_gib for charge in charges if charge.used_gib is not None]
-        rows.append(
-            {
-                "pid": holding.pid,
-                "user": holding.user,
-                "name": holding.name,
-                "command": holding.command,
-                "pool": pool,
-                "charge_gib": math.fsum(known) if len(known) == len(charges) else None,
-                "used_gib": math.fsum(used) if used else None,
-                "since_at": stamp(holding.since_s) if holding.since_s is not None else None,
-                "competes": False if machine.competing == 0 else None,
-            }
-        )
-    return rows
-
-
 def _tightest(reading: Reading, bounds: Sequence[Reading]) -> Reading:
     """The smallest of a reading and what bounds it; one that is missing leaves no number at all."""
     every = [reading, *bounds]
@@ -225,8 +189,14 @@ def _tightest(reading: Reading, bounds: Sequence[Reading]) -> Reading:
 
 
 def _unused(holdings: tuple[Holding, ...]) -> tuple[Holding, ...]:
-    """Holdings whose use could not be sampled again: nothing of it counts, all of their charges are owed."""
-    return tuple(replace(h, charges=tuple(replace(c, used_gib=None) for c in h.charges)) for h in holdings)
+    """Holdings whose use of the machine's memory could not be sampled again: none of it counts, all of it is owed.
+
+    What devices' drivers said was sampled twice by who asked them.
+    """
+    return tuple(
+        replace(h, charges=tuple(c if c.part == "device" else replace(c, used_gib=None) for c in h.charges))
+        for h in holdings
+    )
 
 
 def _disk(home: str) -> tuple[float, float]:

@@ -8,12 +8,14 @@ from __future__ import annotations
 import os
 import re
 import stat
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from scheduler.config import Paths
 from scheduler.errors import SchedqError
+from scheduler.host.workers.devices import visible
 from scheduler.host.workers.protocol import MARK
+from scheduler.model.machine import Pool
 
 KIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kit")
 
@@ -26,10 +28,6 @@ RECORDED = (
 RECORDED_PREFIXES = ("HF_",)
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
-DEVICES = ("CUDA_VISIBLE_DEVICES", "ROCR_VISIBLE_DEVICES")
-NO_DEVICE = "-1"
-"""Hides every device. The empty string does so in the drivers, but programs take it for a variable that is not set
-(CTranslate2 issue 1693, flux-core issue 3154); an index that no device has is understood by all."""
 
 
 def recorded(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -40,12 +38,12 @@ def recorded(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def built_env(
     spec: Mapping[str, Any], known: Mapping[str, str], *, python: str, paths: Paths, queue_id: str, worker_id: int,
-    device: str = "", charges: Mapping[str, float] | None = None, device_total_gib: float | None = None,
+    pools: Sequence[Pool] = (), charges: Mapping[str, float] | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """The complete environment of one worker of `spec`, from `known` (what `recorded` gave).
 
-    `device` is what Park.device says: uuids or indices, comma-separated. Later wins: ours, the manifest's `env`,
-    `unset`, `pass`; devices and the mark are always ours. SchedqError if a secret that is asked for cannot be had.
+    `pools` are those whose devices it was given. Later wins: ours, the manifest's `env`, `unset`, `pass`; devices and
+    the mark are always ours. SchedqError if a secret that is asked for cannot be had.
     """
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", **known}
     folder = os.path.dirname(python) if os.path.isabs(python) else ""
@@ -54,7 +52,7 @@ def built_env(
     env["PYTHONUNBUFFERED"] = "1"  # the last line before a crash is the one that says why
     env.update(dict.fromkeys(THREADS, str(spec.get("threads") or 1)))
     env["OMP_WAIT_POLICY"] = "PASSIVE"  # E19
-    env.update(_charges(spec, charges or {}, device_total_gib))
+    env.update(_charges(spec, charges or {}, pools))
     for name, value in dict(spec.get("env") or {}).items():
         env[name] = expanded(str(value), env)
     for name in spec.get("unset") or ():
@@ -62,18 +60,10 @@ def built_env(
     env.update(secrets_of(paths.secrets, list(spec.get("pass") or ())))
     kit = [KIT, env["PYTHONPATH"]] if env.get("PYTHONPATH") else [KIT]
     env["PYTHONPATH"] = ":".join(kit)
-    env.update(dict.fromkeys(DEVICES, visible(spec, device)))
+    env.update(visible(pools))
     env["CUDA_DEVICE_ORDER"] = "PCI_BUS_ID"
     env[MARK] = f"{queue_id}:{worker_id}"
     return env
-
-
-def visible(spec: Mapping[str, Any], device: str) -> str:
-    """What a worker may see of the machine's devices; an integrated one has no name and is the first."""
-    if spec.get("policy", "none") == "none":
-        return NO_DEVICE
-    named = ",".join(part.removeprefix("device:") for part in device.split(",") if part)
-    return named if named not in ("", "unified") else "0"
 
 
 def expanded(text: str, env: Mapping[str, str]) -> str:
@@ -123,14 +113,15 @@ def _parsed(text: str) -> dict[str, str]:
     return values
 
 
-def _charges(spec: Mapping[str, Any], charges: Mapping[str, float], total_gib: float | None) -> dict[str, str]:
-    """The ceiling that the kit gives the framework's allocator: GiB on each device, and of the host's memory."""
-    if spec.get("policy", "none") == "none":
+def _charges(spec: Mapping[str, Any], charges: Mapping[str, float], pools: Sequence[Pool]) -> dict[str, str]:
+    """The ceiling that the kit gives the framework's allocator: GiB on each device, of how many that it has."""
+    if not pools:
         return {}
     on_device = [gib for pool, gib in charges.items() if pool.startswith("device:")]
     if "unified" in charges:
         on_device.append(charges["unified"] - float(spec.get("ram_gib") or 0.0))
     env = {"SCHEDQ_CHARGE_DEVICE_GIB": repr(min(on_device))} if on_device else {}
-    if total_gib:
-        env["SCHEDQ_DEVICE_TOTAL_GIB"] = repr(total_gib)
+    totals = [pool.capacity.value for pool in pools if pool.kind == "device" and pool.capacity.value]
+    if totals:
+        env["SCHEDQ_DEVICE_TOTAL_GIB"] = repr(min(totals))
     return env

@@ -17,7 +17,7 @@ SIGNS = ("out of memory", "resource_exhausted", "cannot allocate memory", "alloc
 def cap_memory():
     """Cap what torch and XLA may allocate at the charge less 0.5 GiB; a setting that is there already stands."""
     charge = os.environ.get("SCHEDQ_CHARGE_DEVICE_GIB")
-    if not charge or os.environ.get("CUDA_VISIBLE_DEVICES", "-1") in ("", "-1"):
+    if not charge or not _shown():
         return
     limit_gib = max(float(charge) - HEADROOM_GIB, 0.1)
     if not {"XLA_PYTHON_CLIENT_MEM_FRACTION", "XLA_CLIENT_MEM_FRACTION"} & set(os.environ) and _is_installed("jax"):
@@ -29,6 +29,33 @@ def cap_memory():
             _cap_torch(sys.modules["torch"], limit_gib)
         else:
             sys.meta_path.insert(0, _WhenTorchComes(limit_gib))
+
+
+def _shown():
+    """The devices that this process is shown, as its environment names them; empty = none."""
+    for variable in ("ROCR_VISIBLE_DEVICES", "CUDA_VISIBLE_DEVICES"):
+        value = os.environ.get(variable, "-1")
+        if value not in ("", "-1"):
+            return value
+    return ""
+
+
+def devices_seen():
+    """The devices that this process sees, comma-separated: by the framework's own word, else by its environment.
+
+    Asking must not set a framework up. Of instances of a device a framework names the whole one, so that there the
+    environment stands.
+    """
+    shown = _shown()
+    cuda = getattr(sys.modules.get("torch"), "cuda", None)
+    try:
+        hip = getattr(getattr(sys.modules.get("torch"), "version", None), "hip", None)
+        if cuda is not None and cuda.is_initialized() and shown.startswith("GPU-") and not hip:
+            every = [cuda.get_device_properties(n).uuid for n in range(cuda.device_count())]
+            return ",".join("GPU-{}".format(uuid) for uuid in every)
+    except Exception:
+        pass
+    return shown
 
 
 def _is_installed(name):

@@ -29,7 +29,7 @@ import threading
 import time
 import traceback
 
-from schedq_memory import cap_memory, out_of_memory
+from schedq_memory import cap_memory, devices_seen, out_of_memory
 from schedq_reply import LINE_LIMIT, encoded
 
 __all__ = ["Job", "Later", "NoAccelerator", "Refused", "serve"]
@@ -275,7 +275,7 @@ class _Server:
                 self.work.put((connection, message))
         elif op == "ping":
             about = {"ok": True, "protocol": PROTOCOL, "pid": os.getpid(), "busy": self.busy}
-            self.say(connection, dict(about, versions=self.versions, device=_device()))
+            self.say(connection, dict(about, versions=dict(self.versions, **_named()), device=devices_seen()))
         elif op == "shutdown":
             with self.lock:
                 self.leaving = True
@@ -328,10 +328,10 @@ def _loaded():
     return found
 
 
-def _device():
+def _named():
     """What the framework calls the device, if it was set up by now; asking must not set it up."""
     cuda = getattr(sys.modules.get("torch"), "cuda", None)
     try:
-        return str(cuda.get_device_name(0)) if cuda is not None and cuda.is_initialized() else ""
+        return {"device": str(cuda.get_device_name(0))} if cuda is not None and cuda.is_initialized() else {}
     except Exception:
-        return ""
+        return {}
