@@ -218,13 +218,17 @@ class Machine:
 
     @cached_property
     def ours(self) -> dict[int, Holding]:
-        """The holdings of this queue's own workers, by worker id."""
-        return {holding.worker_id: holding for holding in self.holdings if holding.worker_id is not None}
+        """The holdings of this queue's own workers, by worker id: of several of one id the first."""
+        found: dict[int, Holding] = {}
+        for holding in self.holdings:
+            if holding.worker_id is not None:
+                found.setdefault(holding.worker_id, holding)
+        return found
 
     @cached_property
     def others(self) -> tuple[Holding, ...]:
-        """Every other holding."""
-        return tuple(holding for holding in self.holdings if holding.worker_id is None)
+        """Every other holding, a second one of a worker too: it is charged for itself."""
+        return tuple(h for h in self.holdings if h.worker_id is None or self.ours[h.worker_id] is not h)
 
     @cached_property
     def held_by_others(self) -> dict[str, tuple[Held, ...]]:

@@ -226,6 +226,14 @@ def test_a_worker_of_ours_that_the_queue_forgot_is_still_a_holding() -> None:
     assert decide(demand(0.0, 40.0), machine(holdings=(forgotten,)), []).ruling == "pool_full"
 
 
+def test_a_second_holding_of_one_worker_is_charged_for_itself() -> None:
+    twice = [holding(Charge("host", 20.0, 1.0, "host"), pid=pid, worker_id=1) for pid in (500, 501)]
+    here = machine(pool("host", 64.0), holdings=tuple(twice))
+    assert decide(demand(0.0, 30.0), here, []).ruling == "pool_full"
+    assert decide(demand(0.0, 30.0), here, [claim(1, host=20.0)]).ruling == "pool_full"
+    assert decide(demand(0.0, 20.0), here, [claim(1, host=20.0)]).admit
+
+
 def test_an_own_worker_is_counted_once_by_its_lease() -> None:
     seen = holding(Charge("host", 10.0, 10.0), worker_id=1)
     (place,) = decide(demand(0.0, 1.0), machine(holdings=(seen,)), [claim(1, host=10.0)]).evidence.placement
