@@ -200,6 +200,8 @@ def _lacking(
         away = [each.claim for each in leavers if each.claim is not None]
         gone = [each.holding for each in leavers if each.holding is not None]
         found = Standing(machine, claims, away=away, gone=gone).verdict(demand, place)
+        if found.ruling not in ("pool_full", "no_room_now"):
+            continue
         lacks = {pool.pool: max(_needs(pool)) + SLACK_GIB / 2 for pool in found.evidence.placement}
         changes = tuple(Change("free", pool, {pool: gib}) for pool, gib in lacks.items() if gib > 0.0)
         total_gib = math.fsum(gib for gib in lacks.values() if gib > 0.0)

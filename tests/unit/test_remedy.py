@@ -111,6 +111,12 @@ def test_what_nobody_holds_has_to_become_free() -> None:
     assert (found.what, dict(found.gib)) == ("free", {"unified": 14.0})
 
 
+def test_a_device_that_is_too_small_for_good_has_nothing_to_become_free() -> None:
+    small, large = pool("device:a", 24.0), pool("device:b", 80.0, free=10.0)
+    for cards in ((small, large), (large, small)):
+        assert asked(demand(30.0), machine(*cards)) == (Change("free", "device:b", {"device:b": 22.0}),)
+
+
 def test_what_can_never_fit_is_told_the_most_that_could() -> None:
     (found,) = asked(demand(118.0, 0.0), unified())
     assert (found.what, dict(found.gib)) == ("budget", {"unified": 117.0})
