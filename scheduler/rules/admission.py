@@ -81,11 +81,9 @@ def _moved(charges: Mapping[str, float], machine: Machine) -> Mapping[str, float
     return charges
 
 
-def decide(
-    demand: Demand, machine: Machine, claims: Iterable[Claim], *, away: Sequence[Claim] = (), itself: int = 0
-) -> Verdict:
+def decide(demand: Demand, machine: Machine, claims: Iterable[Claim], *, away: Sequence[Claim] = ()) -> Verdict:
     """Whether one more worker fits beside `claims` and every holding of others; arguments as of `Standing`."""
-    return Standing(machine, claims, away=away, itself=itself).decide(demand)
+    return Standing(machine, claims, away=away).decide(demand)
 
 
 def confirm(

@@ -27,12 +27,10 @@ def smallest(things: Sequence[Thing], needs: Sequence[float]) -> list[int] | Non
     """The indexes of the smallest set that gives what is needed, rising; None if all of them together do not."""
     if all(need <= 0.0 for need in needs):
         return []
-    kinds = sorted({thing.kind for thing in things})
-    enough = [kind for kind in kinds if _covers([t for t in things if t.kind <= kind], needs)]
-    if not enough:
+    if not _covers(things, needs):
         return None
     counts: dict[int, int] = {}
-    for kind in sorted((k for k in kinds if k <= enough[0]), reverse=True):
+    for kind in sorted({thing.kind for thing in things}, reverse=True):
         gentler = [thing for thing in things if thing.kind < kind]
         most = sum(thing.kind == kind for thing in things)
         counts[kind] = next(

@@ -43,7 +43,7 @@ def _places(
 ) -> tuple[Mapping[str, float], ...]:
     by_kind: dict[str, list[str]] = {}
     for pool, kind, partial in kinds:
-        if not partial or count == 1:
+        if not (partial and required) or count == 1:
             by_kind.setdefault(kind, []).append(pool)
     shared = by_kind.get("unified")
     host = dict.fromkeys(by_kind.get("host", shared or [])[:1], host_gib)

@@ -141,15 +141,32 @@ def _fewest(
     stands = found.evidence.placement
     needs = [need for pool in stands for need in _needs(pool)]
     lacking = {pool.pool for pool in stands if max(_needs(pool)) > 0.0}
+    tries: list[list[_Leaver]] = []
     for nobodys in (True, False):
         gains = [
             tuple(gain for pool in stands for gain in _gains(each, pool, machine, nobodys=nobodys)) for each in may
         ]
         chosen = smallest([each.thing(gain) for each, gain in zip(may, gains, strict=True)], needs)
-        left = [*must, *(may[n] for n in chosen or ())]
-        if chosen is not None and _admits(demand, place, machine, claims, left):
-            return [*must, *(may[n].giving(lacking) for n in chosen)]
+        if chosen is not None:
+            tries.append([may[n] for n in chosen])
+    for some in (*tries, may):
+        if _admits(demand, place, machine, claims, [*must, *some]):
+            needed = _without_spare(demand, place, machine, claims, must, some)
+            return [*must, *(each.giving(lacking) for each in needed)]
     return None
+
+
+def _without_spare(
+    demand: Demand, place: Mapping[str, float], machine: Machine, claims: Sequence[Claim], must: Sequence[_Leaver],
+    some: Sequence[_Leaver],
+) -> list[_Leaver]:  # fmt: skip
+    """Those of some who suffice, less whoever is not needed: the harshest first, then the largest."""
+    needed = list(some)
+    for each in sorted(some, key=lambda each: (-each.thing(()).kind, -each.thing(()).size)):
+        rest = [other for other in needed if other is not each]
+        if _admits(demand, place, machine, claims, [*must, *rest]):
+            needed = rest
+    return needed
 
 
 def _admits(

@@ -11,10 +11,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from scheduler.host.machine.facts import facts
-from scheduler.model.machine import Charge, Machine
-from scheduler.model.verdict import Demand, Verdict
+from scheduler.model.machine import Charge, Machine, Pool
+from scheduler.model.verdict import Demand, PoolEvidence, Verdict
 from scheduler.rules import never
-from scheduler.rules.admission import Claim, claims_of, confirm, decide, leavers, rule
+from scheduler.rules.admission import (
+    Claim,
+    beyond_gib,
+    claims_of,
+    confirm,
+    decide,
+    leavers,
+    over_gib,
+    rule,
+    short_gib,
+)
 from scheduler.rules.room import SLACK_GIB
 
 # The gates, in their order
@@ -199,6 +209,76 @@ def test_the_first_device_that_admits_is_taken_and_else_the_most_hopeful_is_told
     assert [place.pool for place in verdict.evidence.placement] == ["device:c", "host"]
     worse = decide(demand(28.0, 1.0), machine(small, full, pool("host")), [Claim(1, "w", taken)])
     assert worse.ruling == "pool_full" and not worse.never
+
+
+def test_a_budget_may_be_missing_where_no_device_is_required() -> None:
+    assert decide(demand(None, 1.0, policy="none"), machine(), []).admit
+
+
+def test_a_device_that_is_counted_and_shows_no_pool_is_not_there_now() -> None:
+    here = machine(pool("host"), accelerators=reading(1.0))
+    assert decide(demand(28.0), here, []).ruling == "unreadable"
+
+
+def test_one_pool_of_a_place_that_cannot_be_read_closes_it_and_it_is_not_never() -> None:
+    for here in (
+        machine(pool("device:a", 80.0), pool("host", None)),
+        machine(pool("device:a", None), pool("host")),
+        machine(pool("device:a", None, free=80.0), pool("host")),
+        machine(pool("device:a", 80.0, free=None), pool("host")),
+    ):
+        assert decide(demand(28.0), here, []).ruling == "unreadable"
+
+
+def test_a_place_whose_pool_is_gone_is_not_there_now_and_the_verdict_says_which() -> None:
+    verdict = confirm(demand(28.0), {"device:b": 28.0, "host": 1.0}, machine(pool("device:a", 80.0)), [], 7)
+    lost = verdict.evidence.placement[0]
+    assert verdict.ruling == "unreadable" and verdict.evidence.places == 1
+    assert (lost.pool, lost.kind, lost.reserve_gib) == ("device:b", "device", 0.0)
+    assert lost.capacity.failed and lost.live.missing == lost.capacity.missing == "there is no pool device:b"
+
+
+def test_a_worker_of_one_device_may_have_any_of_the_partial_ones() -> None:
+    here = machine(*(replace(pool(f"device:MIG-{n}", 20.0), partial=True) for n in range(4)), pool("host"))
+    assert decide(demand(10.0), here, []).evidence.accelerators.value == 4.0
+
+
+def test_a_pool_of_nothing_holds_nothing_and_a_reading_of_nothing_is_a_reading() -> None:
+    nothing = machine(pool("host", 0.0, reserve=0.0))
+    assert decide(demand(0.0, 0.0), nothing, []).admit
+    assert decide(demand(0.0, 0.5), nothing, []).ruling == "too_big"
+    assert decide(demand(0.0, 0.0), nothing, [claim(1, host=0.5)]).ruling == "pool_full"
+    used_up = machine(pool("host", 64.0, reserve=0.0, available=0.0))
+    assert decide(demand(0.0, 0.5), used_up, []).ruling == "no_room_now"
+    assert decide(demand(0.0, 0.0), used_up, []).admit
+
+
+def test_of_several_devices_that_are_too_small_now_or_for_good_the_one_that_lacks_least_is_told() -> None:
+    def told(what: Demand, *cards: Pool) -> tuple[str, str]:
+        verdict = decide(what, machine(*cards, pool("host", 500.0)), [])
+        return verdict.ruling, verdict.evidence.placement[0].pool
+
+    small, large = pool("device:a", 24.0), pool("device:b", 80.0)
+    assert told(demand(100.0), small, large) == told(demand(100.0), large, small) == ("too_big", "device:b")
+    kept = pool("device:c", 90.0, reserve=20.0)
+    assert told(demand(100.0), large, kept) == told(demand(100.0), kept, large) == ("too_big", "device:b")
+    busy, busier = pool("device:d", 80.0, free=20.0), pool("device:e", 80.0, free=10.0)
+    assert told(demand(50.0), busy, busier) == told(demand(50.0), busier, busy) == ("no_room_now", "device:d")
+
+
+def test_of_equally_hopeful_devices_the_first_is_told() -> None:
+    here = machine(pool("device:a", 80.0), pool("device:b", 80.0), pool("host"))
+    claims = [Claim(1, "w1", {"device:a": 70.0, "device:b": 70.0})]
+    assert decide(demand(30.0), here, claims).evidence.placement[0].pool == "device:a"
+    apart = [Claim(1, "w1", {"device:a": 60.0}), Claim(2, "w2", {"device:b": 70.0})]
+    assert decide(demand(30.0), here, apart).evidence.placement[0].pool == "device:a"
+
+
+def test_what_is_lacking_is_what_is_asked_kept_charged_or_owed_less_what_there_is() -> None:
+    place = PoolEvidence("host", "host", 30.0, reading(24.0), 4.0, (), reading(20.0), 5.0, 3.0)
+    assert (beyond_gib(place), over_gib(place), short_gib(place)) == (10.0, 15.0, 17.0)
+    unread = replace(place, capacity=reading(None), live=reading(None))
+    assert (beyond_gib(unread), over_gib(unread), short_gib(unread)) == (34.0, 39.0, 37.0)
 
 
 # Whose claims count
