@@ -574,7 +574,8 @@ def test_an_adopted_worker_that_dies_is_told_with_the_words_of_its_attempt(yard:
     yard.ear.wait(Stored)
     done = Path(yard.paths.home) / "done"
     yard.send({"do": "wait_for", "path": str(done), "print": "in this one"}, job=8)
-    until(lambda: (Path(yard.paths.attempt(8, 1)) / "log").exists(), "the attempt to write")
+    words = Path(yard.paths.attempt(8, 1)) / "log"
+    until(lambda: words.exists() and "in this one" in words.read_text(), "the attempt to write")
     yard.restart()
     yard.roster.adopt(yard.row("busy", first, assignment=Assignment(8, 1)))
     yard.ear.wait(Answered)
