@@ -15,6 +15,7 @@ from scheduler.config import Paths, Settings, envs, manifest_folders
 from scheduler.errors import Displaced, SchedqError, TakenOver, Temporary
 from scheduler.host.local import LocalHost
 from scheduler.host.workers import tree
+from scheduler.journal import Journal
 from scheduler.loop import Loop
 from scheduler.model.host import Asked
 from scheduler.perform import Identity
@@ -83,13 +84,17 @@ def _serve(
     clock = clocks.SystemClock()
     host_id, pid = identity.host_id(), os.getpid()
     stat = tree.stat_of(pid)
+    boot_id = tree.boot_id()
     with store.write() as tx:
+        last = schedulers.last_of(tx, host_id)
         epoch = schedulers.begin(
-            tx, pid=pid, started=stat.started if stat else None, boot_id=tree.boot_id(), host_id=host_id,
+            tx, pid=pid, started=stat.started if stat else None, boot_id=boot_id, host_id=host_id,
             version=version, at=clocks.now_at(),
         )  # fmt: skip
         queue_id = schedulers.queue_id(tx)
     log.info("scheduler started: pid %d, epoch %d, schedq %s, %s", pid, epoch, version, paths.home)
+    if last is not None and last[0] != boot_id:
+        log.info("the machine was started anew since the last scheduler came up (%s): what ran then is lost", last[1])
     about = {
         "pid": pid,
         "epoch": epoch,
@@ -102,7 +107,8 @@ def _serve(
     }
     host = LocalHost(paths, settings, queue_id=queue_id, host_id=host_id, about=about, umask=umask, owned=lock.stands)
     orders = Orders(settings.seconds("overtake"), strict=settings.flag("strict"))
-    loop = Loop(store, host, clock, Identity(epoch, host_id, queue_id), orders)
+    journal = Journal(paths.home, settings.number("journal_max_mib"), clock, epoch, version)
+    loop = Loop(store, host, clock, Identity(epoch, host_id, queue_id), orders, journal=journal)
     _on_signals(host)
     if drain:
         host.emit(Asked("down"))
@@ -130,6 +136,7 @@ def _serve(
             host.vacate()
             os._exit(Displaced.exit_code)  # closing the old database would remove the new one's -wal, by its name
         host.close()
+        journal.close()
         with contextlib.suppress(SchedqError), store.write() as tx:
             schedulers.end(tx, epoch, clocks.now_at())
         store.close()

@@ -88,16 +88,21 @@ class Client:
         timeout_s: float | None = None,
         out: Path = "",
         overwrite: bool = False,
+        hold: bool = False,
+        on_lost: str | None = None,
+        max_attempts: int | None = None,
+        retry_on: Iterable[str] | None = None,
     ) -> int:
         """Queue one job, durably; its id. `input` is a path, the bytes of a file, or a JSON document.
 
-        `out` may hold {name} {id} {slug} {batch}. The same `key` is the same job: its id comes back, nothing is
-        queued. Raises UsageError (an argument is not what it must be), UnknownProvider, InvalidInput, Refused (never
-        fits, destination), Temporary (locked, full).
+        `out` may hold {name} {id} {slug} {batch}. `hold`: it waits until `schedq release`. `on_lost` (requeue, hold,
+        fail), `max_attempts` and `retry_on` (outcomes) are the provider's unless given. The same `key` is the same
+        job: its id comes back, nothing is queued. Raises UsageError (an argument is not what it must be),
+        UnknownProvider, InvalidInput, Refused (never fits, destination), Temporary (locked, full).
         """
         return self.submit_many(
             slug, [input], params=params, name=name, priority=priority, key=key, batch=batch, timeout_s=timeout_s,
-            out=out, overwrite=overwrite,
+            out=out, overwrite=overwrite, hold=hold, on_lost=on_lost, max_attempts=max_attempts, retry_on=retry_on,
         )[0]  # fmt: skip
 
     def submit_many(self, slug: str, inputs: Iterable[Input], **options: Any) -> list[int]:
@@ -118,6 +123,10 @@ class Client:
         timeout_s: float | None = None,
         out: Path = "",
         overwrite: bool = False,
+        hold: bool = False,
+        on_lost: str | None = None,
+        max_attempts: int | None = None,
+        retry_on: Iterable[str] | None = None,
     ) -> list[dict[str, Any]]:
         """The rows that these requests would be, every input checked and nothing written; every bad one is named.
 
@@ -129,6 +138,8 @@ class Client:
         name, key, batch = given.text("name", name), given.text("key", key), given.text("batch", batch)
         out, overwrite, priority = given.path("out", out), given.flag("overwrite", overwrite), _priority(priority)
         timeout_s, sources = given.attempt_s(timeout_s), given.inputs(inputs)
+        state = "held" if given.flag("hold", hold) else "queued"
+        policy = given.policy(on_lost, max_attempts, retry_on)
         self._refuse_never(spec)
         try:
             values = request.parameters(spec, given.assignments(params))
@@ -155,8 +166,8 @@ class Client:
         common = {
             "slug": spec["slug"], "variant": spec["variant"], "revision": spec["revision"],
             "priority": priority, "batch": batch or None, "key": key or None, "timeout_s": timeout_s,
-            "state": "queued", "max_attempts": spec["retry"]["max_attempts"],
-            "on_lost": spec["retry"]["on_lost"], "overwrite": overwrite,
+            "state": state, "max_attempts": spec["retry"]["max_attempts"],
+            "on_lost": spec["retry"]["on_lost"], "overwrite": overwrite, **policy,
         }  # fmt: skip
         for row in rows:
             row.update(common)

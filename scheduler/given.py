@@ -93,6 +93,32 @@ def flag(what: str, value: object) -> bool:
     return value
 
 
+def policy(on_lost: object, max_attempts: object, retry_on: object) -> dict[str, Any]:
+    """The columns of a job for what it says itself of being tried again; what is None follows its provider's manifest.
+
+    `retry_on` are outcomes as words, or one text of them with commas; `none`, or none at all: no outcome is.
+    """
+    columns: dict[str, Any] = {}
+    if max_attempts is not None:
+        columns["max_attempts"] = whole("max_attempts", max_attempts, 1)
+    if on_lost is not None:
+        from scheduler.rules.retry import ON_LOST
+
+        if on_lost not in ON_LOST:
+            raise refusal("on_lost", on_lost, f"one of {', '.join(ON_LOST)}")
+        columns["on_lost"] = on_lost
+    if retry_on is not None:
+        from scheduler.rules.retry import POLICY_MAY_RETRY
+
+        asked = retry_on.split(",") if isinstance(retry_on, str) else retry_on
+        words = list(dict.fromkeys(map(str, asked))) if hasattr(asked, "__iter__") else [""]
+        words = [] if words == ["none"] else words
+        if not set(words) <= set(POLICY_MAY_RETRY):
+            raise refusal("retry_on", retry_on, f"some of {', '.join(POLICY_MAY_RETRY)}, or none")
+        columns["retry_on"] = ",".join(words)
+    return columns
+
+
 def job_id(value: object, what: str = "id") -> int:
     """The id of one job."""
     return whole(what, value, 0, "a job's id, a whole number as submit gives them")

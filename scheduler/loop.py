@@ -20,6 +20,7 @@ from sqlalchemy import Connection
 from scheduler.clock import SystemClock, seconds, stamp
 from scheduler.crash import crashpoint
 from scheduler.errors import Fenced, IllegalTransition, SchedqError, TakenOver, Temporary
+from scheduler.journal import Journal
 from scheduler.model.host import Asked, Host, HostEvent, Nudged
 from scheduler.model.machine import Machine
 from scheduler.model.plan import Snapshot
@@ -31,6 +32,7 @@ from scheduler.rules.plan import plan
 from scheduler.rules.predict import predict
 from scheduler.store import breakers, facts, heads, queue, reasons, schedulers, timings
 from scheduler.store.engine import Store
+from scheduler.troubles import Troubles
 from scheduler.view import Memory, Orders, learned, snapshot
 
 log = logging.getLogger("schedq")
@@ -63,6 +65,7 @@ class Loop:
         draw: Callable[[], float] = random.random,
         *,
         told: bool = True,
+        journal: Journal | None = None,
     ) -> None:
         self.store = store
         self.host = host
@@ -70,11 +73,10 @@ class Loop:
         self.identity = identity
         self.orders = orders
         self.draw = draw
+        self.journal = journal or Journal()
         self.memory = Memory()
         self.leaving = ""
-        self.trouble = ""
-        """What kept the last tick from its work, "" for nothing."""
-
+        self.troubles = Troubles(clock)
         self.last_activity = clock.monotonic_s()
         self.told = told
         self.performer = Performer(host, clock, self.memory, identity, store.paths, draw)
@@ -84,11 +86,15 @@ class Loop:
         self._moved = False
         self._watched_at = clock.monotonic_s()
         self._inbox: list[HostEvent] = []
-        self._said: dict[str, tuple[str, float]] = {}
         self._due_in_s: float | None = None
         self._known: dict[tuple[str, str], Provider] = {}
         self._learned: dict[tuple[str, str], Any] = {}
         self._providers: dict[tuple[str, str], Provider] = {}
+
+    @property
+    def trouble(self) -> str:
+        """What kept the last tick from its work, "" for nothing."""
+        return self.troubles.now
 
     def recover(self) -> None:
         """Reconcile before anything is scheduled: every live row is put before the host, which says what is true.
@@ -111,7 +117,7 @@ class Loop:
         While the queue cannot be written (disk full, locked) nothing is forgotten: the events wait for the next turn.
         """
         wait_s = self.patience_s() if timeout_s is None else timeout_s
-        self.trouble = ""
+        self.troubles.now = ""
         self._inbox += self.host.poll(0.0 if self._inbox else wait_s)
         machine = self._read()
         try:
@@ -120,14 +126,16 @@ class Loop:
             raise
         except (Temporary, IllegalTransition, Fenced) as error:
             full = isinstance(error, Temporary)
-            self._say("the queue cannot be written" if full else "the plan contradicts the queue", error)
+            self.troubles.say("the queue cannot be written" if full else "the plan contradicts the queue", error)
             return self._wait_out()
         except SchedqError:
             raise
         except Exception as error:  # a turn that fails by a fault of ours is not the end of the night
-            if self._say("a turn failed", error):
+            if self.troubles.say("a turn failed", error):
                 log.exception("this is a fault of schedq; what it was about waits, workers go on")
             return self._wait_out()
+        finally:
+            self.journal.write()
         return stay if machine is not None else self._wait_out()
 
     def _provided(self) -> dict[tuple[str, str], Provider]:
@@ -135,7 +143,7 @@ class Loop:
         try:
             self._providers = self.host.providers()
         except (SchedqError, OSError) as error:
-            self._say("the providers cannot be read", error)
+            self.troubles.say("the providers cannot be read", error)
         return self._providers
 
     def _read(self) -> Machine | None:
@@ -143,18 +151,8 @@ class Loop:
         try:
             return self.host.machine()
         except (SchedqError, OSError) as error:
-            self._say("the machine cannot be read", error)
+            self.troubles.say("the machine cannot be read", error)
             return None
-
-    def _say(self, what: str, error: Exception) -> bool:
-        """Log a trouble when its words change, and once a minute while they do not; whether it was logged now."""
-        self.trouble = f"{what}, trying again every second: {error}"
-        said, until_s = self._said.get(what, ("", 0.0))
-        if said != str(error) or self.clock.monotonic_s() >= until_s:
-            log.warning("%s", self.trouble)
-            self._said[what] = (str(error), self.clock.monotonic_s() + 60.0)
-            return True
-        return False
 
     def _wait_out(self) -> bool:
         """Nothing was planned in this tick, and its last transaction may have been rolled back."""
@@ -193,7 +191,7 @@ class Loop:
         providers = self._provided()
         deeds: list[Deed] = []
         seen = None
-        with self.memory.provisional(), self.store.write() as tx:
+        with self.journal.turn(happened), self.memory.provisional(), self.store.write() as tx:
             schedulers.fence(tx, self.identity.epoch)
             recorder = self._recorder(tx, providers)
             for event in happened:
@@ -228,7 +226,10 @@ class Loop:
         known = learned(recorder.providers, timings.known(tx), self._learned)
         seen = snapshot(tx, machine, known, self.memory, self.clock, self.orders, firsts, live)
         self.performer.begin()
-        for instruction in plan(seen, explained=self.told):
+        self.journal.sees(seen, explained=self.told)
+        found = plan(seen, explained=self.told)
+        self.journal.decides(found)
+        for instruction in found:
             deed = self.performer.mark(tx, recorder, instruction)
             if deed is not None:
                 deeds.append(deed)

@@ -14,19 +14,32 @@ from typing import Any, assert_never
 
 from sqlalchemy import Connection
 
-from scheduler.clock import SystemClock
+from scheduler.clock import SystemClock, stamp
 from scheduler.config import Paths
 from scheduler.errors import SchedqError
 from scheduler.handover import task_of
 from scheduler.model.host import Failed, Host, Park
-from scheduler.model.plan import Abort, Explain, Go, Head, Instruction, Prefer, Retire, Send, Snapshot, Start
+from scheduler.model.plan import (
+    Abort,
+    Explain,
+    Go,
+    Head,
+    Instruction,
+    Postpone,
+    Prefer,
+    Retire,
+    Send,
+    Settle,
+    Snapshot,
+    Start,
+)
 from scheduler.model.provider import Provider
 from scheduler.model.verdict import Verdict
-from scheduler.record import Recorder
+from scheduler.record import OVERDUE_S, Recorder
 from scheduler.rules import explain
 from scheduler.rules.evidence import as_json
 from scheduler.rules.placement import given
-from scheduler.store import content, events, heads, leases, queue, reasons, workers
+from scheduler.store import content, events, heads, leases, queue, reasons, wishes, workers
 from scheduler.view import Memory
 
 log = logging.getLogger("schedq")
@@ -34,6 +47,9 @@ log = logging.getLogger("schedq")
 REASON_EVERY_S = 5.0
 """How often the figures of a reason that is otherwise the same are written anew."""
 
+
+WISH_AGAIN_S = 2.0
+"""How long a wish whose worker lost its room while it was parked is not tried again: nobody waits for it."""
 
 RULING_EVERY_S = 600.0
 """How often the same ruling of a job is recorded anew when others came in between."""
@@ -91,7 +107,7 @@ class Performer:
         """Write an instruction's marks; what is to be done after the commit."""
         match instruction:
             case Start():
-                return self._start(tx, recorder, instruction, queue.row(tx, instruction.job_id))
+                return self._start(tx, recorder, instruction)
             case Go(worker_id, verdict):
                 outdated = self._outdated(tx, recorder, worker_id)
                 if outdated:
@@ -122,6 +138,9 @@ class Performer:
             case Explain():
                 self._explained.add((instruction.slug, instruction.variant))
                 self._explain(tx, recorder, instruction)
+                return None
+            case Settle() | Postpone():
+                self._wish(tx, recorder, instruction)
                 return None
             case _:
                 assert_never(instruction)
@@ -155,9 +174,9 @@ class Performer:
             return ""
         return f"the manifest of {provider.name} changed while its worker came up; nothing was sent"
 
-    def _start(self, tx: Connection, recorder: Recorder, start: Start, job: Any) -> Deed | None:
+    def _start(self, tx: Connection, recorder: Recorder, start: Start) -> Deed | None:
         provider = recorder.providers[start.slug, start.variant]
-        if job.revision != provider.revision:
+        if start.job_id is not None and queue.row(tx, start.job_id).revision != provider.revision:
             return None
         device = ",".join(given(provider.policy, start.charges))
         worker_id = workers.insert(
@@ -166,11 +185,12 @@ class Performer:
             device=device, env_hash=provider.environment or None,
         )  # fmt: skip
         lease_ids = leases.reserve(tx, worker_id, start.slug, start.charges, self.identity.host_id, recorder.at)
-        queue.admit(
-            tx, start.job_id, worker_id, self.identity.epoch, recorder.at,
-            why=explain.sentence(start.verdict), evidence=as_json(start.verdict),
-        )  # fmt: skip
-        recorder.told[start.job_id] = "admitted"
+        why, evidence = explain.sentence(start.verdict), as_json(start.verdict)
+        if start.job_id is None:
+            events.record(tx, recorder.at, worker_id=worker_id, event="wished", text=why, evidence=evidence)
+        else:
+            queue.admit(tx, start.job_id, worker_id, self.identity.epoch, recorder.at, why=why, evidence=evidence)
+            recorder.told[start.job_id] = "admitted"
         self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.clock.monotonic_s()
         order = Park(
             worker_id, start.slug, start.variant, provider.revision, provider.mode, dict(start.charges), lease_ids,
@@ -186,10 +206,11 @@ class Performer:
             return self._stop(tx, recorder, worker_id, "abort", outdated) if admitted else None
         if job.state == "queued":
             attempt = queue.claim_warm(tx, job_id, worker_id, self.identity.epoch, recorder.at)
+            workers.move(tx, worker_id, "send", recorder.at, warm_hits=workers.row(tx, worker_id).warm_hits + 1)
         else:
             attempt = job.attempt
             queue.send(tx, job_id, attempt, recorder.at)
-        workers.move(tx, worker_id, "send", recorder.at)
+            workers.move(tx, worker_id, "send", recorder.at)
         recorder.told[job_id] = "running"
         now = self.clock.monotonic_s()
         self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.memory.sent_at[worker_id] = now
@@ -211,13 +232,17 @@ class Performer:
         row = workers.row(tx, worker_id)
         if row is None or row.state in ("retiring", "gone"):
             return None
-        workers.move(tx, worker_id, event, recorder.at, why=why)
-        self.memory.state_since[worker_id] = self.clock.monotonic_s()
+        provider = recorder.providers.get((row.slug, row.variant)) or Provider(row.slug, row.variant)
+        overdue_at = stamp(self.clock.now_s() + provider.stop_grace_s + OVERDUE_S)
+        workers.move(tx, worker_id, event, recorder.at, why=why, overdue_at=overdue_at)
+        now = self.memory.state_since[worker_id] = self.clock.monotonic_s()
         job = queue.bound(tx, worker_id)
+        if job is None and row.state == "parked":
+            self.memory.wish_after[row.slug, row.variant] = now + WISH_AGAIN_S
+            wishes.postpone(tx, row.slug, row.variant, "no_room_now", why)
         if job is not None and job.state == "admitted":
             wait_s = 0.02 + 0.18 * self.draw() if row.state == "parked" and not recorder.draining else None
             recorder.give_back(job.id, job.attempt, why, wait_s=wait_s)
-        provider = recorder.providers.get((row.slug, row.variant)) or Provider(row.slug, row.variant)
         return self.stop(worker_id, provider.stop_grace_s, why)
 
     def _confirmed(self, tx: Connection, recorder: Recorder, worker_id: int, verdict: Verdict | None) -> None:
@@ -244,6 +269,17 @@ class Performer:
             if self._is_news(e.job_id, e.ruling, now):
                 events.record(tx, recorder.at, job_id=e.job_id, event=e.ruling, text=text, evidence=evidence)
         self._reasons[e.slug, e.variant] = (e.job_id, e.ruling, text, now)
+
+    def _wish(self, tx: Connection, recorder: Recorder, end: Settle | Postpone) -> None:
+        """A wish is met, dropped, or waits."""
+        key, text = (end.slug, end.variant), explain.told(end.why)
+        if isinstance(end, Postpone):
+            wishes.postpone(tx, *key, end.ruling, text)
+        elif end.worker_id is not None:
+            wishes.meet(tx, *key, end.worker_id, recorder.at)
+        else:
+            wishes.drop(tx, *key, text, recorder.at)
+            log.warning("no worker of %s is kept warm: %s", ":".join(filter(None, key)), text)
 
     def _is_news(self, job_id: int, ruling: str, now: float) -> bool:
         """Whether this ruling has not been recorded of this job in a while: two gates that take turns are not."""

@@ -31,8 +31,11 @@ from scheduler.model.outcome import EXIT_LATER, EXIT_NO_ACCELERATOR, EXIT_REFUSE
 from scheduler.model.provider import Provider
 from scheduler.rules import breaker as breaker_rules
 from scheduler.rules import retry as retry_rules
-from scheduler.store import breakers, events, leases, queue, timings, workers
+from scheduler.store import breakers, events, leases, queue, timings, wishes, workers
 from scheduler.view import Memory
+
+OVERDUE_S = 60.0
+"""A worker that is not gone so long after its grace has a process that no signal ends: it is shown as unkillable."""
 
 
 @dataclass
@@ -174,7 +177,9 @@ class Recorder:
             return
         if row.state in ("parked", "starting"):
             self._failed_start(row, event.text)
-        workers.move(self.tx, row.id, "abort", self.at, why=f"interrupted: {event.text}")
+        grace_s = (self.providers.get((row.slug, row.variant)) or Provider(row.slug)).stop_grace_s
+        overdue_at = stamp(self.clock.now_s() + grace_s + OVERDUE_S)
+        workers.move(self.tx, row.id, "abort", self.at, why=f"interrupted: {event.text}", overdue_at=overdue_at)
         job = queue.bound(self.tx, row.id)
         if job is not None and job.state == "admitted":
             self.give_back(job.id, job.attempt, event.text, self._wait_s(row) if row.state == "parked" else None)
@@ -183,6 +188,9 @@ class Recorder:
     def _failed_start(self, row: Any, text: str, kind: str = "failed_start", input_sha256: str = "") -> None:
         self._breaker(row.slug, kind, text, input_sha256)
         events.record(self.tx, self.at, worker_id=row.id, event="failed_start", text=text)
+        if wishes.failed(self.tx, row.slug, row.variant, text, self.at):
+            wait_s = self._wait_s(row) or 0.0
+            self.memory.wish_after[row.slug, row.variant] = self.clock.monotonic_s() + wait_s
 
     def _put_off(self, row: Any, text: str, wait_s: float) -> None:
         before, now_s = breakers.row(self.tx, row.slug), self.clock.now_s()
@@ -271,6 +279,7 @@ class Recorder:
             max_attempts=job.max_attempts,
             waited_s=self.clock.now_s() - _first_later_s(job, self.clock.now_s()),
             on_lost=job.on_lost,
+            retry_on=None if job.retry_on is None else tuple(job.retry_on.split(",")),
             jitter=self.jitter,
             cancel_asked=job.cancel_requested_at is not None,
         )

@@ -27,6 +27,7 @@ DEFAULTS: dict[str, object] = {
     "input_max_mib": 64,
     "disk_reserve_gib": 5.0,
     "log_max_mib": 64,
+    "journal_max_mib": 32,
     "auto_down": "15m",
     "allow_network_filesystem": False,
 }
@@ -45,6 +46,7 @@ ABOUT = {
     "input_max_mib": "the largest input",
     "disk_reserve_gib": "nothing starts on a disk with less than this free",
     "log_max_mib": "the most that one log may take",
+    "journal_max_mib": "the most that the scheduler's journal may take; 0: none is kept",
     "auto_down": "a scheduler that run started ends after this long without work",
     "allow_network_filesystem": "let the queue's folder lie on a network filesystem, at your risk",
 }
@@ -53,7 +55,7 @@ ABOUT = {
 LIMITS = {
     "reserve_unified_gib": (0.0, 2.0**30), "reserve_host_gib": (0.0, 2.0**30), "reserve_device_gib": (0.0, 2.0**30),
     "inputs_copy_max_gib": (0.0, 2.0**30), "input_max_mib": (0.000001, 4096.0), "disk_reserve_gib": (0.0, 2.0**30),
-    "log_max_mib": (1.0, 2.0**20),
+    "log_max_mib": (1.0, 2.0**20), "journal_max_mib": (0.0, 2.0**20),
 }  # fmt: skip
 """The least and the most of each number, in the unit that its name says."""
 

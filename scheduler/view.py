@@ -17,9 +17,9 @@ from sqlalchemy import Connection
 
 from scheduler.clock import SystemClock, seconds
 from scheduler.model.machine import Machine
-from scheduler.model.plan import Breaker, LeaseView, Snapshot, Waiting, WorkerView
+from scheduler.model.plan import Breaker, LeaseView, Snapshot, Waiting, Wish, WorkerView
 from scheduler.model.provider import Provider
-from scheduler.store import breakers, leases, queue, workers
+from scheduler.store import breakers, leases, queue, wishes, workers
 from scheduler.store import heads as store_heads
 
 
@@ -34,6 +34,7 @@ class Memory:
     head_since: dict[int, float] = field(default_factory=dict)
     loading_since: dict[int, float] = field(default_factory=dict)
     sent_at: dict[int, float] = field(default_factory=dict)
+    wish_after: dict[tuple[str, str], float] = field(default_factory=dict)
     order: tuple[tuple[str, str], ...] = ()
 
     def forget(self, worker_id: int) -> None:
@@ -96,6 +97,9 @@ def snapshot(
     living = workers.live(tx)
     alive = {row.id for row in living}
     views = tuple(_worker(row, bound.get(row.id), charged.get(row.id, {}), memory, now, wall) for row in living)
+    wished = _wishes(tx, memory, now)
+    to_pin = {(wish.slug, wish.variant) for wish in wished if wish.pin}
+    views = tuple(replace(v, pinned=True) if (v.slug, v.variant) in to_pin and v.state == "ready" else v for v in views)
     loose = tuple(
         LeaseView(row.worker_id, row.slug, row.pool, row.charge_gib, row.state)
         for row in rows
@@ -112,9 +116,11 @@ def snapshot(
         strict=orders.strict,
         quiet_s=max(0.0, wall - seconds(submitted_at)) if submitted_at else math.inf,
         order=memory.order,
+        wishes=wished,
         draining=orders.draining,
         stopping=orders.stopping,
         paused=queue.paused(tx),
+        drained=queue.drained(tx),
     )
 
 
@@ -186,6 +192,11 @@ def _worker(row: Any, job: Any, charges: dict[str, float], memory: Memory, now: 
         cancel=job is not None and job.cancel_requested_at is not None,
         mode=row.mode,
     )
+
+
+def _wishes(tx: Connection, memory: Memory, now: float) -> tuple[Wish, ...]:
+    rows = [((row.slug, row.variant), bool(row.pinned)) for row in wishes.wanted(tx)]
+    return tuple(Wish(*key, pin, max(0.0, memory.wish_after.get(key, now) - now)) for key, pin in rows)
 
 
 def _breakers(tx: Connection, wall: float) -> dict[str, Breaker]:

@@ -84,16 +84,18 @@ def _change(change: Any) -> dict[str, Any]:
 
 def _beside(seen: Snapshot, provider: Provider) -> None:
     """What beside memory decides about a job of this provider: said, and no part of the answer."""
+    from scheduler.rules.placement import most_workers
+
     if not provider.installed:
         say.note(f"note: {provider.not_installed_text}")
     own = [w for w in seen.workers if (w.slug, w.variant) == (provider.slug, provider.variant)]
     for worker in own:
         if worker.state == "ready" and worker.job_id is None:
             say.note(f"note: worker {worker.id} of {provider.name} is idle; a job would be sent to it, whatever fits")
-    if len(own) >= provider.max_workers:
+    most = most_workers(provider, seen.machine)
+    if len(own) >= most:
         say.note(
-            f"note: {provider.name} has {say.counted(len(own), 'worker')} and may have {provider.max_workers}; this is "
-            "about one more"
+            f"note: {provider.name} has {say.counted(len(own), 'worker')} and may have {most}; this is about one more"
         )
 
 

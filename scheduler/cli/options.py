@@ -10,6 +10,7 @@ OUTCOMES = (
     "ok", "error", "refused", "no_outputs", "no_accelerator", "quarantined", "interrupted", "over_budget", "crashed",
     "timed_out", "no_reply", "lost", "cancelled", "input_changed", "later_expired", "parent_failed",
 )  # fmt: skip
+RETRIED = ("crashed", "no_reply", "lost", "timed_out", "error", "no_outputs")
 
 
 class Argument:
@@ -55,11 +56,20 @@ class Verb:
         self.panel, self.fast = panel, fast
 
 
+PANELS = EVERYDAY, MORE, HIDDEN = "Jobs and the scheduler", "More", "hidden"
+"""The panels of `schedq --help`."""
+
 JSON = Option("--json", "", "print JSON for programs instead of text")
 SLUG = Argument("SLUG", "provider, or provider:variant")
 JOB = Argument("ID", "a job: its id, or `last`")
 IDS = Argument("ID", "jobs: 7, 3-9,12 or last", least=0, many=True, key="ids")
 PATIENCE = Option("--timeout", "DURATION", "stop waiting after this long (exit 124); the job goes on")
+RETRY = (
+    Option("--max-attempts", "N", "how often its request is sent at most; the provider's unless given"),
+    Option("--retry-on", "OUTCOME,...", f"what is tried again: some of {', '.join(RETRIED)}; or none"),
+    Option("--on-lost", "WHAT", "when it vanished with its worker: requeue, hold or fail"),
+)
+HOLD = Option("--hold", "", "let nothing of it start until schedq release")
 REQUEST = (
     Option("--param", "NAME=VALUE", "set one parameter of the provider", many=True),
     Option("--name", "NAME", "call the job so; otherwise the input's file stem"),
@@ -68,7 +78,12 @@ REQUEST = (
     Option("--key", "KEY", "the same key is the same job: a second call finds the first one's"),
     Option("--batch", "BATCH", "a name that jobs submitted together share"),
     Option("--overwrite", "", "let the outputs take the place of what is at the destination"),
+    *RETRY,
     Option("--example", "", "take the input that came with the provider"),
+)
+CHANGES = (
+    Option("--dry-run", "", "say which jobs it would be, and change none"),
+    Option("--yes", "", "do not ask, however many they are"),
 )
 FILTERS = (
     Option("--batch", "BATCH", "jobs of this batch"),

@@ -26,7 +26,7 @@ COLOURS = {"succeeded": "green", "failed": "red", "timed_out": "red", "refused":
 def status(whole: Row) -> list[str]:
     """The status page."""
     jobs, now = whole["jobs"], seconds(whole["at"])
-    lines = [_scheduler(whole["scheduler"], now), *pools(whole, now)]
+    lines = [_scheduler(whole["scheduler"], now), *_stopped(whole, now), *pools(whole, now)]
     if whole["workers"]:
         lines += ["", *workers(whole["workers"])]
     lines += _others(whole.get("others") or [])
@@ -73,7 +73,15 @@ def _scheduler(scheduler: Row, now: float) -> str:
         return paint("no scheduler runs", "yellow")
     since = scheduler.get("since_at")
     up = f", up for {span(now - seconds(since))}" if since else ""
-    return f"scheduler {scheduler.get('pid') or '(pid unknown)'}{up}"
+    first = ", the first since the machine was started anew" if scheduler.get("rebooted") else ""
+    return f"scheduler {scheduler.get('pid') or '(pid unknown)'}{up}{first}"
+
+
+def _stopped(whole: Row, now: float) -> list[str]:
+    """That an operator paused or drains the queue, since when, and what ends it."""
+    word, at = ("drained", whole.get("drained_at")) if whole.get("drained_at") else ("paused", whole.get("paused_at"))
+    told = f"{word} for {span(now - seconds(at))}: nothing new starts; schedq queue resume ends that" if at else ""
+    return [paint(told, "yellow")] if told else []
 
 
 def pools(whole: Row, now: float) -> list[str]:
@@ -128,11 +136,16 @@ def workers(rows: list[Row]) -> list[str]:
         charge = sum(each["charge_gib"] or 0.0 for each in charges)
         used = [each["used_gib"] for each in charges if each.get("used_gib") is not None]
         lines.append(
-            f"{row['id']:>6}  {fill(_provider(row), 19)} {fill(row['state'], 10)}{row.get('pid') or '-':>8}"
+            f"{row['id']:>6}  {fill(_provider(row), 19)} {fill(state_of(row), 10)}{row.get('pid') or '-':>8}"
             f"{gib(charge):>9}{gib(sum(used) if used else None):>8}{span(row.get('idle_s')):>9}"
             f"{row.get('jobs_served') or 0:>6}"
         )
     return lines
+
+
+def state_of(row: Row) -> str:
+    """A worker's state; that of one which no signal ends is `unkillable`."""
+    return "unkillable" if row.get("unkillable") else str(row["state"])
 
 
 def _provider(row: Row) -> str:

@@ -11,7 +11,7 @@ from scheduler.client import Client, failure, not_ended
 from scheduler.clock import monotonic_s
 from scheduler.config import envs
 from scheduler.errors import SchedqError, Temporary, UsageError, WaitTimedOut
-from scheduler.store import turnstile
+from scheduler.store import peek, turnstile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -30,11 +30,11 @@ def submit(call: Call) -> int:
     if timeout_s == 0.0:
         raise UsageError(f"--timeout {call.text('timeout')} would end every attempt at once; give it 1ms or more")
     spec, sources = _asked(client, call, call.many("input"))
-    rows = _rows(client, call, spec, sources, timeout_s=timeout_s)
+    rows = _rows(client, call, spec, sources, timeout_s=timeout_s, hold=call.flag("hold"))
     client.enqueue(rows, lambda ids: _print_ids(call, ids))
     _note_moved(client)
     try:
-        _notes(client, spec)
+        _notes(client, spec, held=call.flag("hold"))
     except (OSError, SchedqError):
         pass  # the ids are out, and what else there is to say is no reason to call that a failure
     return 0
@@ -63,7 +63,11 @@ def _note_moved(client: Client) -> None:
         say.note(f"note: what was at {out} lies at {aside} now, and stays there however the job ends")
 
 
-def _notes(client: Client, spec: dict[str, Any]) -> None:
+def _notes(client: Client, spec: dict[str, Any], *, held: bool) -> None:
+    if held:
+        say.note("note: held until schedq release")
+    elif any(peek.stopped(client.paths)):
+        say.note("note: the queue is paused, so nothing starts yet; schedq queue resume ends that")
     missing = not_installed(spec)
     if missing:
         say.note(f"note: {missing}; the job waits until then")
@@ -108,6 +112,9 @@ def _rows(client: Client, call: Call, spec: dict[str, Any], sources: list[str], 
         batch=call.text("batch") or "",
         out=call.text("out") or "",
         overwrite=call.flag("overwrite"),
+        on_lost=call.text("on_lost"),
+        max_attempts=call.whole("max_attempts"),
+        retry_on=call.text("retry_on"),
         **more,
     )
 

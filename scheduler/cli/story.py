@@ -20,6 +20,7 @@ TOLD = {
     "hold": "held by its operator",
     "release": "let go by its operator",
     "requeue": "queued again by its operator, {text}",
+    "update": "changed by its operator: {text}",
     "parent_failed": "a job that it comes after did not succeed",
     "late": "{text}",
     "overwritten": "{text}",

@@ -6,9 +6,12 @@ Standard library only, and nothing slow of it.
 
 from __future__ import annotations
 
-from scheduler.cli.options import FILTERS, IDS, JOB, JSON, PATIENCE, REQUEST, SLUG, Argument, Option, Verb
+from scheduler.cli.options import FILTERS, HOLD, IDS, JOB, JSON, PANELS, PATIENCE, REQUEST, SLUG, Argument, Option, Verb
+from scheduler.cli.verbs_control import CONTROL
+from scheduler.cli.verbs_service import SERVICE
+from scheduler.cli.verbs_workers import WORKERS
 
-EVERYDAY, MORE, HIDDEN = "Jobs and the scheduler", "More", "hidden"
+EVERYDAY, MORE, HIDDEN = PANELS
 
 NIGHT = """\
 {"capacity_gib": 64, "reserve_gib": 4,
@@ -41,6 +44,7 @@ TABLE = (
         options=(
             *REQUEST,
             Option("--timeout", "DURATION", "end an attempt that takes longer; not how long you wait"),
+            HOLD,
             JSON,
         ),
         examples=("schedq submit capiti a.json", "schedq submit pyrodigal '*.json' --out 'out/{name}'"),
@@ -324,13 +328,18 @@ TABLE = (
         options=(JSON,),
         examples=("schedq config show",),
     ),
+    *CONTROL,
+    *WORKERS,
+    *SERVICE,
 )
 
 GROUPS = {
+    "queue": ("The whole queue: pause, drain, resume.", "status"),
     "workers": ("The resident workers.", "list"),
     "machine": ("This machine: pools, readings, holders.", "show"),
     "providers": ("What can be asked: the catalog of manifests.", "list"),
     "db": ("The queue's database.", ""),
     "config": ("Settings and their origins.", "show"),
+    "service": ("The scheduler at boot.", "status"),
 }
 """Group -> what it is about, and the verb that its bare name stands for (or none)."""

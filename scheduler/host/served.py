@@ -104,7 +104,7 @@ def provider_of(spec: Spec, missing: str) -> Provider:
         ram_gib=spec["ram_gib"] or 0.0,
         count=spec["count"],
         threads=spec["threads"],
-        max_workers=spec["max_workers"] or 1,
+        max_workers=spec["max_workers"] or 0,
         start_timeout_s=spec["start_timeout_s"],
         request_timeout_s=spec["request_timeout_s"],
         idle_timeout_s=spec["idle_timeout_s"],

@@ -59,6 +59,19 @@ class WorkerView:
 
 
 @dataclass(frozen=True)
+class Wish:
+    """A provider of which an operator wants a worker before a job asks for one.
+
+    `pin`: that worker is pinned when it is there. `wait_s`: not tried again for so long, since it has just failed.
+    """
+
+    slug: str
+    variant: str
+    pin: bool = False
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True)
 class Breaker:
     """Why a provider is not started for now: failures in a row, the last error, seconds to the next try."""
 
@@ -100,7 +113,8 @@ class Snapshot:
     """Everything a plan may see.
 
     `overtake_s` is how long a head may be overtaken; `strict` = nobody ever is. `quiet_s` is how long ago the last job
-    was submitted. `order` is the order of starts that the last plan preferred.
+    was submitted. `order` is the order of starts that the last plan preferred. `paused`: an operator lets nothing new
+    be sent or started; `drained`: and workers retire once nothing runs.
     """
 
     machine: Machine
@@ -113,9 +127,11 @@ class Snapshot:
     strict: bool = False
     quiet_s: float = math.inf
     order: tuple[tuple[str, str], ...] = ()
+    wishes: tuple[Wish, ...] = ()
     draining: bool = False
     stopping: bool = False
     paused: bool = False
+    drained: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,9 +144,9 @@ class Send:
 
 @dataclass(frozen=True)
 class Start:
-    """Lease the charges and park a keeper for this job's provider; the job is bound to it."""
+    """Lease the charges and park a keeper for this job's provider; the job is bound to it. None = for a wish."""
 
-    job_id: int
+    job_id: int | None
     slug: str
     variant: str
     charges: dict[str, float]
@@ -214,4 +230,24 @@ class Explain:
     verdict: Verdict | None = field(default=None, compare=False)
 
 
-Instruction = Send | Start | Go | Abort | Retire | Head | Explain | Prefer
+@dataclass(frozen=True)
+class Settle:
+    """A wish has come to its end: this worker is there, or, None, it is dropped for `why` and can never be met."""
+
+    slug: str
+    variant: str
+    worker_id: int | None
+    why: str | Verdict = ""
+
+
+@dataclass(frozen=True)
+class Postpone:
+    """Why a wish waits: stored, shown by `workers`."""
+
+    slug: str
+    variant: str
+    ruling: str
+    why: str | Verdict
+
+
+Instruction = Send | Start | Go | Abort | Retire | Head | Explain | Prefer | Settle | Postpone

@@ -10,6 +10,7 @@ class Provider:
     """What starting and running one (slug, variant) costs, and how patient to be with it.
 
     Budgets are GiB, measured; `vram_gib` None = undeclared. Times are seconds; `idle_timeout_s` 0 = never retire.
+    `max_workers` 0 = as many as the machine has devices for (rules.placement.most_workers).
     `environment` is the hash of the environment that it runs in, "" for one that we did not build. `load_s` and `run_s`
     are learned means, None while unknown; `served` is how many requests it answered so far.
     """

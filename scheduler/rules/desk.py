@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.model.plan import Abort, Go, Retire, Send, Snapshot, Start, Waiting, WorkerView
+from scheduler.model.plan import Abort, Go, Postpone, Retire, Send, Settle, Snapshot, Start, Waiting, WorkerView
 from scheduler.model.provider import Provider
 from scheduler.model.verdict import Verdict
 from scheduler.rules import explain
@@ -39,6 +39,7 @@ class Desk:
         self.stops: list[Abort | Retire] = list(stops(snapshot, {_key(w) for w in whole.eligible}))
         self.leaving = {stop.worker_id for stop in self.stops}
         self.starts: list[Go | Send | Start] = []
+        self.wishes: list[Settle | Postpone] = []
         self.sent: dict[int, Key] = {}
         self.kept: list[Claim] = []
         self.reserved: list[Reservation] = []
@@ -209,7 +210,10 @@ class Desk:
         return Standing(self.snapshot.machine, self.claims).decide(demand).admit
 
     def start(self, waiting: Waiting) -> bool:
-        """Start a worker for this job if it is admitted beside all that was decided so far; if not, say why."""
+        """Start a worker for this job if it is admitted beside all that was decided so far; if not, say why.
+
+        The id of a wish is 0: no job is bound to its worker.
+        """
         key = _key(waiting)
         provider = self.provider(key)
         if not self.cores_left(waiting):
@@ -219,7 +223,7 @@ class Desk:
             self.why[key] = (verdict.ruling, verdict)
             return False
         charges = {place.pool: place.demand_gib for place in verdict.evidence.placement}
-        self.starts.append(Start(waiting.job_id, waiting.slug, waiting.variant, charges, verdict))
+        self.starts.append(Start(waiting.job_id or None, waiting.slug, waiting.variant, charges, verdict))
         self.claims.append(kept_claim(provider, charges))
         self._standing.clear()
         self._threads[-waiting.job_id] = provider.threads

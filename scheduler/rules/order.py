@@ -21,6 +21,12 @@ from scheduler.rules.placement import demand_of
 PRESENT = ("parked", "starting", "ready", "busy")
 Key = tuple[str, str]
 
+PAUSED = "the queue is paused: what runs goes on, and nothing new is sent or started until `schedq queue resume`"
+DRAINED = (
+    "the queue is drained: what runs ends, then its workers retire, and nothing new is sent or started until "
+    "`schedq queue resume`"
+)
+
 
 @dataclass(frozen=True)
 class Line:
@@ -90,8 +96,8 @@ def _excluded(snapshot: Snapshot, waiting: Waiting, now: Standing, alone: Standi
             "scheduler_down",
             "the scheduler is going down and starts nothing new; `schedq up` goes on with the queue",
         )
-    if snapshot.paused or waiting.paused:
-        return "paused", waiting.paused or "the queue is paused; its jobs go on when it is resumed"
+    if snapshot.paused or snapshot.drained or waiting.paused:
+        return "paused", waiting.paused or (DRAINED if snapshot.drained else PAUSED)
     if disk_low(snapshot):
         return "disk", explain.disk_full(snapshot.machine.disk_free_gib, snapshot.machine.disk_reserve_gib)
     provider = snapshot.providers.get(key)

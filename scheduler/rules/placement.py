@@ -9,6 +9,7 @@ from itertools import combinations, islice
 from scheduler.model.machine import Machine
 from scheduler.model.provider import Provider
 from scheduler.model.verdict import Demand
+from scheduler.rules.room import fits
 
 MOST = 256
 """Combinations of devices that are looked at; 8 devices give at most 70."""
@@ -23,6 +24,24 @@ def demand_of(provider: Provider) -> Demand:
 def given(policy: str, place: Mapping[str, float]) -> tuple[str, ...]:
     """The pools of a place whose devices its worker is given; none for a provider without device."""
     return tuple(pool for pool in place if pool != "host") if policy == "required" else ()
+
+
+def most_workers(provider: Provider, machine: Machine) -> int:
+    """How many workers of a provider may be there at once: what it declares, else one for each device that holds one.
+
+    One on unified memory and for a provider without device. A device whose capacity could not be read counts as none.
+    """
+    if provider.max_workers or provider.policy != "required":
+        return provider.max_workers or 1
+    count = max(1, provider.count)
+    able = sum(
+        pool.kind == "device"
+        and (count == 1 or not pool.partial)
+        and pool.capacity.value is not None
+        and fits((provider.vram_gib or 0.0, pool.reserve_gib), pool.capacity.value)
+        for pool in machine.pools
+    )
+    return max(1, able // count)
 
 
 def placements(demand: Demand, machine: Machine) -> tuple[Mapping[str, float], ...]:

@@ -3,6 +3,7 @@
 Stops first; then ready workers are sent their provider's next job; then absent providers start where they are
 admitted, idle workers for which nothing waits making room. Inside the head's window the order of starts is the one
 whose forecast ends first; once it has closed, its room and its victims' are kept for it, and others start only beside.
+What an operator wants warm comes last, into room that no waiting job needs.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from scheduler.rules.admission import confirm
 from scheduler.rules.desk import Desk
 from scheduler.rules.heads import heads, serve_closed
 from scheduler.rules.placement import demand_of
-from scheduler.rules.starts import start_beside, start_best, start_more, why_not
+from scheduler.rules.starts import start_beside, start_best, start_more, start_wished, why_not
 
 
 def plan(snapshot: Snapshot, *, explained: bool = True) -> list[Instruction]:
@@ -27,6 +28,7 @@ def plan(snapshot: Snapshot, *, explained: bool = True) -> list[Instruction]:
         pass
     if not snapshot.strict:
         start_more(desk)
+    start_wished(desk)
     return _told(desk, explained)
 
 
@@ -92,7 +94,7 @@ def send_warm(desk: Desk, those: Iterable[Waiting]) -> bool:
 def _told(desk: Desk, explained: bool) -> list[Instruction]:
     """All of it, in the order in which it is performed."""
     desk.look()
-    found: list[Instruction] = [*desk.stops, *desk.starts, *heads(desk)]
+    found: list[Instruction] = [*desk.stops, *desk.starts, *heads(desk), *desk.wishes]
     if desk.order != desk.snapshot.order:
         found.append(Prefer(desk.order))
     for waiting in sorted(desk.snapshot.waiting if explained else (), key=lambda w: (-w.priority, w.job_id)):

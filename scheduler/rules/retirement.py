@@ -43,6 +43,8 @@ def _stop(snapshot: Snapshot, worker: WorkerView, wanted: bool) -> Abort | Retir
         return Retire(worker.id, "the scheduler is going down")
     if worker.retire_after:
         return Retire(worker.id, worker.retire_after)
+    if snapshot.drained and not any(each.state == "busy" for each in snapshot.workers):
+        return Retire(worker.id, "the queue is drained, and nothing runs any more")
     if worker.mode == "oneshot" and worker.jobs_served:
         return Retire(worker.id, "its one job is done")
     if provider is not None and worker.revision != provider.revision:
@@ -77,7 +79,9 @@ def _busy(worker: WorkerView, provider: Provider) -> Abort | None:
 
 def _coming_up(snapshot: Snapshot, worker: WorkerView, provider: Provider) -> Abort | None:
     bound = worker.job_id is not None
-    if snapshot.draining or (snapshot.paused and bound):
+    if worker.retire_after and worker.state in ("parked", "starting") and not bound:
+        return Abort(worker.id, worker.retire_after)
+    if snapshot.draining or ((snapshot.paused or snapshot.drained) and bound):
         what = "the scheduler is going down" if snapshot.draining else "the queue was paused"
         return Abort(worker.id, f"{what} before the request was sent")
     if bound and disk_low(snapshot):

@@ -16,6 +16,7 @@ from scheduler.model.provider import Provider
 
 DEADLY = ("crashed", "no_reply")
 POLICY_MAY_RETRY = ("crashed", "no_reply", "lost", "timed_out", "error", "no_outputs")
+ON_LOST = ("requeue", "hold", "fail")
 DEATHS = 2
 OVER_BUDGET_TRIES = 2
 LONGEST_BACKOFF_S = 3600.0
@@ -41,13 +42,15 @@ def decide(
     max_attempts: int | None = None,
     waited_s: float = 0.0,
     on_lost: str = "requeue",
+    retry_on: tuple[str, ...] | None = None,
     jitter: float = 0.5,
     cancel_asked: bool = False,
 ) -> Decision:
     """The event that this outcome is for its job: succeed, fail, retry, give_back, time_out, stop or park.
 
     `tries` and `deaths` (workers that died of this job) include this attempt. `waited_s` counts from the first time
-    that it was told "later". `jitter` is a draw from [0, 1). `max_attempts` overrules the provider's.
+    that it was told "later". `jitter` is a draw from [0, 1). `max_attempts` and
+    `retry_on` (outcomes that are tried again) overrule the provider's.
     """
     kind = outcome.kind
     if outcome.later:
@@ -72,7 +75,8 @@ def decide(
         again = tries < OVER_BUDGET_TRIES
     else:
         most = provider.max_attempts if max_attempts is None else max_attempts
-        again = kind in POLICY_MAY_RETRY and kind in provider.retry_outcomes and tries < most
+        listed = provider.retry_outcomes if retry_on is None else retry_on
+        again = kind in POLICY_MAY_RETRY and kind in listed and tries < most
     if again:
         return Decision("retry", outcome, backoff_s(provider.backoff_s, tries, jitter))
     return Decision("time_out" if kind == "timed_out" else "fail", outcome)

@@ -1,4 +1,7 @@
-"""What an operator may do to a job: hold it, let it go, open it again; by the table of states."""
+"""What an operator may do to a job: hold it, let it go, open it again, change what it asked for; by its state.
+
+Each looks before it writes: what is refused has changed nothing, and the same transaction may go on with the next job.
+"""
 
 from __future__ import annotations
 
@@ -6,11 +9,41 @@ from typing import Any
 
 from sqlalchemy import Connection
 
-from scheduler.errors import NoSuchJob, Refused, UsageError
+from scheduler.errors import Fenced, NoSuchJob, Refused, UsageError
 from scheduler.model.outcome import Outcome
 from scheduler.model.states import JOB, SAME, SAYS, advance
-from scheduler.store import events
+from scheduler.store import events, rows
 from scheduler.store.ending import close_attempt, move
+
+JOBS = (
+    "SELECT id, state, attempt, blocked, out, worker_id, not_before_at, slug, variant, revision, priority, timeout_s,"
+    " max_attempts, on_lost, retry_on, params, size FROM jobs WHERE id = :id"
+)
+TAKEN = (
+    "SELECT id, state FROM jobs WHERE out = :out AND out IS NOT NULL AND id <> :id"
+    " AND state IN ('queued', 'held', 'admitted', 'running', 'succeeded')"
+)
+
+WAITING, UNSENT = ("queued", "held"), ("queued", "held", "admitted")
+UNENDED = ("queued", "held", "admitted", "running")
+CHANGEABLE = {
+    "priority": WAITING, "revision": WAITING, "params": WAITING, "size": WAITING, "timeout_s": UNSENT,
+    "max_attempts": UNENDED, "on_lost": UNENDED, "retry_on": UNENDED,
+}  # fmt: skip
+"""In which states a job's column may be changed: as long as what it decides has not been decided."""
+
+WORDS = {
+    "priority": "--priority", "revision": "revision", "timeout_s": "--timeout", "max_attempts": "--max-attempts",
+    "on_lost": "--on-lost", "retry_on": "--retry-on",
+}  # fmt: skip
+
+
+def row(tx: Connection, job_id: int) -> Any:
+    """What an operator may look at and change of a job. NoSuchJob if there is none."""
+    found = rows.first(tx, JOBS, {"id": job_id})
+    if found is None:
+        raise NoSuchJob(f"no job {job_id} in this queue; `schedq status` lists those that wait and run")
+    return found
 
 
 def hold(tx: Connection, job_id: int, at: str) -> str:
@@ -41,17 +74,12 @@ def requeue(tx: Connection, job_id: int, at: str) -> str:
     destination by now.
     """
     job, state = _asked(tx, job_id, "requeue")
-    if job.out is not None:
-        other = tx.exec_driver_sql(
-            "SELECT id, state FROM jobs WHERE out = :out AND out IS NOT NULL AND id <> :id"
-            " AND state IN ('queued', 'held', 'admitted', 'running', 'succeeded')",
-            {"out": job.out, "id": job_id},
-        ).first()
-        if other is not None:
-            raise Refused(
-                f"job {other.id} ({other.state}) has the destination {job.out} of job {job_id} now;"
-                " submit it again with another --out"
-            )
+    other = rows.first(tx, TAKEN, {"out": job.out, "id": job_id}) if job.out is not None else None
+    if other is not None:
+        raise Refused(
+            f"job {other.id} ({other.state}) has the destination {job.out} of job {job_id} now;"
+            " submit it again with another --out"
+        )
     move(
         tx, job, state, tries=0, laters=0, deaths=0, worker_id=None, started_at=None, ended_at=None,
         cancel_requested_at=None, outcome=None, outcome_text=None, exit_code=None, progress=None, not_before_at=None,
@@ -60,13 +88,63 @@ def requeue(tx: Connection, job_id: int, at: str) -> str:
     return state
 
 
+def update(tx: Connection, job_id: int, at: str, columns: dict[str, Any]) -> str:
+    """Change what a job asked for (keys of CHANGEABLE); what was changed, in words, "" if it was so already.
+
+    All of it or nothing: UsageError where one of them is decided by now. A job that waited for another revision than
+    is here is in the line again once its own is that one.
+    """
+    job = row(tx, job_id)
+    for column in columns:
+        if job.state not in CHANGEABLE[column]:
+            raise UsageError(f"job {job_id} is {job.state}: {_decided(job.state, column)}")
+    new = {column: value for column, value in columns.items() if getattr(job, column) != value}
+    if not new:
+        return ""
+    more = {"blocked": None} if "revision" in new and job.blocked == "revision" else {}
+    terms = ", ".join(f"{column} = :{column}" for column in (*new, *more))
+    done = rows.write(
+        tx,
+        f"UPDATE jobs SET {terms} WHERE id = :id AND state = :was AND attempt = :attempt",
+        {**new, **more, "id": job_id, "was": job.state, "attempt": job.attempt},
+    )
+    if done.rowcount != 1:
+        raise Fenced(f"job {job_id} is no longer {job.state} with attempt {job.attempt}; nothing was changed")
+    text = ", ".join(_change(column, getattr(job, column), value) for column, value in new.items() if column in WORDS)
+    events.record(tx, at, job_id=job_id, event="update", text=text or "its parameters")
+    return text or "its parameters"
+
+
+def _decided(state: str, column: str) -> str:
+    if state not in UNENDED:
+        return (
+            "it has ended, and nothing of it can be changed; `schedq requeue` opens it again, where it did not succeed"
+        )
+    if column == "timeout_s":
+        return "its request was sent with the --timeout that it had"
+    return f"it has left the line, and its {WORDS.get(column, column)} counts there only"
+
+
+def _change(column: str, before: Any, now: Any) -> str:
+    if column == "revision":
+        return f"revision {before[:12] or 'none'} -> {now[:12]}"
+    return f"{WORDS[column]} {_shown(column, before)} -> {_shown(column, now)}"
+
+
+def _shown(column: str, value: Any) -> str:
+    if value is None and column != "timeout_s":
+        return "the provider's"
+    return (
+        f"{value:g} s" if column == "timeout_s" and value is not None else str("none" if value in (None, "") else value)
+    )
+
+
 def _asked(tx: Connection, job_id: int, event: str) -> tuple[Any, str]:
-    job = tx.exec_driver_sql("SELECT * FROM jobs WHERE id = :id", {"id": job_id}).first()
-    if job is None:
-        raise NoSuchJob(f"no job {job_id} in this queue; `schedq status` lists those that wait and run")
+    job = row(tx, job_id)
     cell = advance(JOB, job.state, event, lambda: events.story(tx, job_id=job_id))
     if cell == SAYS:
-        raise UsageError(f"job {job_id} is {job.state}: {event} does nothing there{_HINTS.get((event, job.state), '')}")
+        hint = _HINTS.get((event, job.state), "")
+        raise UsageError(f"job {job_id} is {job.state}: {event} does nothing there{hint}")
     return job, job.state if cell == SAME else cell
 
 
@@ -76,4 +154,6 @@ _HINTS = {
     ("requeue", "succeeded"): "; submit it again, its result stays",
     ("requeue", "queued"): "; it is in the line already",
     ("requeue", "held"): "; release lets it go",
+    ("requeue", "running"): "; it is being tried already",
+    ("requeue", "admitted"): "; it is being tried already",
 }

@@ -51,7 +51,11 @@ UNRETURNED = (
     "SELECT l.worker_id, l.slug, l.pool, l.charge_gib, l.state FROM leases l JOIN workers w ON w.id = l.worker_id"
     " WHERE l.state <> 'released' AND w.state = 'gone' ORDER BY l.worker_id, l.id"
 )
-SCHEDULER = "SELECT pid, started_at, version FROM schedulers ORDER BY epoch DESC LIMIT 1"
+SCHEDULER = (
+    "SELECT pid, started_at, version, boot_id <> (SELECT boot_id FROM schedulers AS last WHERE last.epoch < now.epoch"
+    " AND last.host_id = now.host_id ORDER BY epoch DESC LIMIT 1) AS rebooted"
+    " FROM schedulers AS now ORDER BY epoch DESC LIMIT 1"
+)
 LIVE_QUERIES = (ACTIVE, HELD, WAITING, BLOCKED, ENDED, DEPTH, UNRETURNED, SCHEDULER)
 
 
@@ -83,9 +87,10 @@ def status(paths: Paths) -> dict[str, Any]:
     runs = scheduler_runs(paths)
     empty: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION, "at": stamp(at_s), "home": paths.home,
-        "scheduler": {"running": runs, "pid": None, "since_at": None},
+        "scheduler": {"running": runs, "pid": None, "since_at": None, "rebooted": False},
         "pools": [], "workers": [], "others": [], "jobs": [],
-        "counts": {}, "waiting_more": 0, "held_more": 0, "paused_at": None, "facts_at": None, "notes": [],
+        "counts": {}, "waiting_more": 0, "held_more": 0, "paused_at": None, "drained_at": None, "facts_at": None,
+        "notes": [],
     }  # fmt: skip
     return _look(paths, lambda connection: {**empty, **_status(connection, at_s, runs)}, empty)
 
@@ -113,12 +118,13 @@ def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str
     reasons = Reasons(connection, runs)
     outlook = Outlook(connection, at_s, runs)
     scheduler = connection.execute(SCHEDULER).fetchone()
-    paused = connection.execute("SELECT paused_at FROM queue").fetchone()
+    paused = connection.execute("SELECT paused_at, drained_at FROM queue").fetchone()
     return {
         "scheduler": {
             "running": runs,
             "pid": scheduler["pid"] if runs and scheduler else None,
             "since_at": scheduler["started_at"] if runs and scheduler else None,
+            "rebooted": bool(runs and scheduler and scheduler["rebooted"]),
         },
         **sighted.machine(connection),
         "workers": sighted.workers(connection, at_s),
@@ -127,6 +133,7 @@ def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str
         "waiting_more": queued - len(waiting),
         "held_more": counts.get("held", 0) - len(held),
         "paused_at": paused["paused_at"] if paused else None,
+        "drained_at": paused["drained_at"] if paused else None,
     }
 
 
@@ -165,7 +172,7 @@ def job(paths: Paths, job_id: int) -> dict[str, Any]:
         answer["params"], answer["files"] = json.loads(row["params"]), json.loads(row["files"])
         for key in (
             "host_id", "input_sha256", "input_name", "input_kind", "input_bytes", "size", "revision", "key", "blocked",
-            "timeout_s", "max_attempts", "on_lost", "not_before_at", "tries", "laters", "deaths",
+            "timeout_s", "max_attempts", "on_lost", "retry_on", "not_before_at", "tries", "laters", "deaths",
         ):  # fmt: skip
             answer[key] = row[key]
         tried = connection.execute("SELECT * FROM attempts WHERE job_id = ? ORDER BY attempt", (job_id,))
@@ -310,6 +317,23 @@ def last_scheduler(paths: Paths) -> dict[str, Any] | None:
     last = "SELECT pid, started_at, ended_at FROM schedulers ORDER BY epoch DESC LIMIT 1"
     found = _look(paths, lambda connection: connection.execute(last).fetchone(), None)
     return None if found is None else dict(found)
+
+
+def broken(paths: Paths) -> list[str]:
+    """The slugs of which failures are remembered."""
+    asked = "SELECT slug FROM breakers ORDER BY slug"
+    return _look(paths, lambda connection: [row["slug"] for row in connection.execute(asked)], [])
+
+
+def stopped(paths: Paths) -> tuple[str | None, str | None]:
+    """Since when the queue is paused and since when it is drained, as stamps; None = it is not."""
+
+    def question(connection: sqlite3.Connection) -> tuple[str | None, str | None]:
+        row = connection.execute("SELECT paused_at, drained_at FROM queue").fetchone()
+        return (row["paused_at"], row["drained_at"]) if row is not None else (None, None)
+
+    neither: tuple[str | None, str | None] = (None, None)
+    return _look(paths, question, neither)
 
 
 def facts(paths: Paths) -> dict[str, Any] | None:

@@ -19,7 +19,7 @@ from scheduler.store.ending import cancel_admitted, finish
 from scheduler.store.operator import hold, release, requeue
 
 __all__ = [
-    "admit", "bound", "cancel_admitted", "claim_warm", "claims", "due", "finish", "heads", "hold",
+    "admit", "bound", "cancel_admitted", "claim_warm", "claims", "drain", "drained", "due", "finish", "heads", "hold",
     "json_object", "last_submitted_at", "live", "next_due_at", "pause", "paused", "progress", "release",
     "requeue", "resume", "row", "send", "sent_at", "set_revision_blocks",
 ]  # fmt: skip
@@ -248,18 +248,28 @@ def progress(
 
 
 def paused(tx: Connection) -> bool:
-    """Whether an operator paused the queue: nothing new starts."""
-    return rows.value(tx, "SELECT paused_at FROM queue") is not None
+    """Whether an operator paused or drains the queue: nothing new is sent or started."""
+    return rows.value(tx, "SELECT coalesce(paused_at, drained_at) FROM queue") is not None
+
+
+def drained(tx: Connection) -> bool:
+    """Whether an operator drains the queue: nothing new, and workers retire once nothing runs."""
+    return rows.value(tx, "SELECT drained_at FROM queue") is not None
 
 
 def pause(tx: Connection, at: str) -> None:
-    """Start nothing new from `at` on."""
+    """Send and start nothing new from `at` on; a queue that was paused before keeps its first moment."""
     rows.write(tx, "UPDATE queue SET paused_at = coalesce(paused_at, :at)", {"at": at})
 
 
+def drain(tx: Connection, at: str) -> None:
+    """The same, and let workers retire once nothing runs."""
+    rows.write(tx, "UPDATE queue SET drained_at = coalesce(drained_at, :at)", {"at": at})
+
+
 def resume(tx: Connection) -> None:
-    """Start again."""
-    rows.write(tx, "UPDATE queue SET paused_at = NULL")
+    """End a pause and a drain: jobs are sent and started again."""
+    rows.write(tx, "UPDATE queue SET paused_at = NULL, drained_at = NULL")
 
 
 def json_object(text: str | None) -> dict[str, Any]:

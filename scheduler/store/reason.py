@@ -10,8 +10,10 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
+STOPS = "SELECT paused_at, drained_at FROM queue"
 REASONS = "SELECT slug, variant, job_id, ruling, text, at FROM reasons"
 EVIDENCE = "SELECT evidence FROM reasons WHERE slug = ? AND variant = ?"
+PASSING = ("backoff", "begin")
 DOWN = "no scheduler runs for this queue; `schedq up` starts one"
 
 
@@ -23,10 +25,11 @@ class Reasons:
         self._runs = runs
         self._providers = {(row["slug"], row["variant"]): row for row in connection.execute(REASONS)}
         self._waits: dict[int, bool] = {}
+        self._stop = _stop(connection.execute(STOPS).fetchone(), runs)
 
     def of(self, row: sqlite3.Row) -> dict[str, str] | None:
         """{"ruling", "text"} of a waiting job, None for one that does not wait."""
-        own = _own(row)
+        own = self._own(row)
         if own is not None and own["ruling"] == "backoff":
             return {**own, "text": own["text"] + self._last(row)}
         if own is not None or row["state"] != "queued":
@@ -54,7 +57,7 @@ class Reasons:
             return None
         found: dict[str, Any] = {"at": None, **reason, "evidence": None}
         provider = self._providers.get((row["slug"], row["variant"]))
-        if provider is None or not self._runs or _own(row) is not None:
+        if provider is None or not self._runs or self._own(row) is not None:
             return found
         head = provider["job_id"]
         if head not in (None, row["id"]):
@@ -63,6 +66,13 @@ class Reasons:
             found["text"] += f": {provider['text']}"
         evidence = self._connection.execute(EVIDENCE, (row["slug"], row["variant"])).fetchone()[0]
         return {**found, "at": provider["at"], "evidence": parsed(evidence)}
+
+    def _own(self, row: sqlite3.Row) -> dict[str, str] | None:
+        """What keeps this job whatever its provider does. A stop of the whole queue outlasts what passes with time."""
+        own = _own(row)
+        if self._stop and row["state"] == "queued" and (own is None or own["ruling"] in PASSING):
+            return {"ruling": "paused", "text": self._stop}
+        return own
 
     def _last(self, row: sqlite3.Row) -> str:
         """What the attempt before said, which is what has to change."""
@@ -75,6 +85,15 @@ class Reasons:
             found = self._connection.execute("SELECT state FROM jobs WHERE id = ?", (job_id,)).fetchone()
             self._waits[job_id] = found is not None and found["state"] == "queued"
         return self._waits[job_id]
+
+
+def _stop(row: sqlite3.Row | None, runs: bool) -> str:
+    """What an operator said of the whole queue, for its waiting jobs; "" for nothing."""
+    if row is None or not (row["paused_at"] or row["drained_at"]):
+        return ""
+    at = row["drained_at"] or row["paused_at"]
+    since = f"the queue is {'drained' if row['drained_at'] else 'paused'} since {at[:19]}Z"
+    return f"{since}: nothing new is sent or started until `schedq queue resume`" + (f"; {DOWN}" if not runs else "")
 
 
 def parsed(evidence: str | None) -> Any:
@@ -120,6 +139,7 @@ def _own(row: sqlite3.Row) -> dict[str, str] | None:
             return {
                 "ruling": "revision",
                 "text": f"was submitted for revision {row['revision'][:12]} of {row['slug']}, which is not the one that"
-                " is here; put that back, or cancel it and submit it again for what is there",
+                " is here; put that back, or move the job to the one that is here: `schedq update --repin"
+                f" {row['id']}`",
             }
     return None

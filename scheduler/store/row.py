@@ -17,8 +17,8 @@ DEFAULTS: dict[str, object] = {
     "slug": None, "variant": "", "name": "", "user": "", "host_id": "", "state": "queued", "blocked": None,
     "priority": 0, "batch": None, "key": None, "params": "{}", "input_sha256": "", "input_name": "",
     "input_kind": "", "input_bytes": 0, "files": "{}", "size": None, "revision": "", "out": None,
-    "timeout_s": None, "max_attempts": None, "on_lost": "requeue", "submitted_at": "", "not_before_at": None,
-    "input": None,
+    "timeout_s": None, "max_attempts": None, "on_lost": "requeue", "retry_on": None, "submitted_at": "",
+    "not_before_at": None, "input": None,
 }  # fmt: skip
 """The columns that a submitter may know, in the order of the INSERT; a row needs at least `slug`."""
 

@@ -33,6 +33,15 @@ def latest(tx: Connection) -> tuple[int, float | None, str] | None:
     return None if row is None else (int(row[0]), row[1], str(row[2]))
 
 
+def last_of(tx: Connection, host_id: str) -> tuple[str, str] | None:
+    """(boot id, start as a stamp) of the newest one on this machine, however it ended; None if there was none."""
+    row = tx.exec_driver_sql(
+        "SELECT boot_id, started_at FROM schedulers WHERE host_id = :host_id ORDER BY epoch DESC LIMIT 1",
+        {"host_id": host_id},
+    ).one_or_none()
+    return None if row is None else (str(row[0]), str(row[1]))
+
+
 def current(tx: Connection) -> int:
     """The highest epoch that was given, 0 if none was."""
     return int(rows.value(tx, "SELECT coalesce(max(epoch), 0) FROM schedulers"))

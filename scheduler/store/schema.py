@@ -62,6 +62,7 @@ queue = _table(
     _must("queue_id", STR),
     _must("created_at", STR),
     Column("paused_at", STR),
+    Column("drained_at", STR),
     CheckConstraint("one = 1"),
 )
 
@@ -105,6 +106,8 @@ workers = _table(
     Column("exit_code", INT),
     _must("pinned", INT, "0"),
     Column("versions", STR),
+    _must("warm_hits", INT, "0"),
+    Column("overdue_at", STR),
     _one_of("state", WORKER_STATES),
     sqlite_autoincrement=True,
 )
@@ -150,7 +153,8 @@ jobs = _table(
     Column("outcome_text", STR),
     Column("exit_code", INT),
     Column("progress", STR),
-    Column("input", BYTES),  # last: what stands behind a large value is slow to read
+    Column("input", BYTES),  # late: what stands behind a large value is slow to read
+    Column("retry_on", STR),
     _one_of("state", JOB_STATES),
     _one_of("blocked", BLOCKS, or_null=True),
     CheckConstraint("blocked IS NULL OR state = 'queued'"),
@@ -307,6 +311,20 @@ forecasts = _table(
     _must("starts_at", STR),
     _must("run_s", REAL),
     _must("workers", INT),
+    sqlite_with_rowid=False,
+)
+
+wishes = _table(
+    "wishes",
+    Column("slug", STR, primary_key=True, nullable=False),
+    Column("variant", STR, primary_key=True, nullable=False, server_default=text("''")),
+    _must("at", STR),
+    _must("user", STR),
+    _must("pinned", INT, "0"),
+    _must("failures", INT, "0"),
+    _must("ruling", STR, "''"),
+    _must("text", STR, "''"),
+    Column("dropped_at", STR),
     sqlite_with_rowid=False,
 )
 

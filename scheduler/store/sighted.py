@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 
 WORKERS = "SELECT * FROM workers WHERE state <> 'gone' ORDER BY id"
 CHARGED = "SELECT worker_id, pool, charge_gib, state FROM leases WHERE state <> 'released'"
+DOING = (
+    "SELECT worker_id, id FROM jobs WHERE state IN ('held', 'admitted', 'running') AND state IN ('admitted', 'running')"
+)
 GROWING = ("reserved", "held")
 """States of a lease whose worker can still touch more of it."""
 
@@ -55,7 +58,10 @@ def machine(connection: sqlite3.Connection) -> dict[str, Any]:
 
 
 def workers(connection: sqlite3.Connection, at_s: float) -> list[dict[str, Any]]:
-    """Every worker that is not gone, with its charges, what it was last seen to use, and how long it is idle."""
+    """Every worker that is not gone: its charges, what it was last seen to use, its job, how long it is idle.
+
+    `unkillable`: it was told to stop and is not gone a minute after its grace; what it holds stays charged.
+    """
     charges: dict[int, list[dict[str, Any]]] = {}
     found = facts(connection)
     used = found[1].get("used_gib", {}) if found else {}
@@ -63,9 +69,11 @@ def workers(connection: sqlite3.Connection, at_s: float) -> list[dict[str, Any]]
         by_pool = used.get(str(worker_id))
         used_gib = by_pool.get(pool) if isinstance(by_pool, dict) else None
         charges.setdefault(worker_id, []).append({"pool": pool, "charge_gib": charge_gib, "used_gib": used_gib})
+    doing = {row["worker_id"]: row["id"] for row in connection.execute(DOING)}
     answer = []
     for row in connection.execute(WORKERS):
         idle = row["state"] == "ready" and row["idle_since_at"] is not None
+        overdue = row["state"] == "retiring" and row["overdue_at"] is not None and at_s >= seconds(row["overdue_at"])
         answer.append(
             {
                 "id": row["id"],
@@ -76,9 +84,13 @@ def workers(connection: sqlite3.Connection, at_s: float) -> list[dict[str, Any]]
                 "charges": charges.get(row["id"], []),
                 "idle_s": max(0.0, at_s - seconds(row["idle_since_at"])) if idle else None,
                 "jobs_served": row["jobs_served"],
+                "warm_hits": row["warm_hits"],
+                "job_id": doing.get(row["id"]),
+                "device": row["device"],
                 "pinned": bool(row["pinned"]),
                 "retire_after": row["retire_after"],
                 "why": row["why"],
+                "unkillable": overdue,
                 "created_at": row["created_at"],
             }
         )

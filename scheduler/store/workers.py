@@ -15,10 +15,12 @@ COLUMNS = frozenset(
     {
         "device", "env_hash", "boot_id", "keeper_pid", "keeper_started", "leader_pid", "leader_started", "ready_at",
         "idle_since_at", "gone_at", "jobs_served", "retire_after", "why", "exit_code", "pinned", "versions",
+        "warm_hits", "overdue_at",
     }
 )  # fmt: skip
 """What may change with an event; the rest is said at `insert`."""
 
+OF = "SELECT id FROM jobs WHERE worker_id = :id AND worker_id IS NOT NULL AND state IN ('admitted', 'running')"
 LIVE = "SELECT * FROM workers WHERE state <> 'gone' ORDER BY id"
 
 
@@ -100,3 +102,41 @@ def retire_after(tx: Connection, worker_id: int, why: str) -> None:
     rows.write(
         tx, "UPDATE workers SET retire_after = :why WHERE id = :id AND state <> 'gone'", {"why": why, "id": worker_id}
     )
+
+
+def ask_to_retire(tx: Connection, worker_id: int, why: str, *, idle: bool = False) -> tuple[str, int | None]:
+    """An operator wants a worker gone: (what becomes of it, the job that is bound to it).
+
+    `now`, `after` its job; or nothing was done: it is `coming` up for a job, `going` already, `gone`, or, where only an
+    `idle` one was meant, `busy`. Only the mark is written: the scheduler ends it by that, in a plan that sends it
+    nothing more, so that a request that arrives meanwhile is either sent whole or waits.
+    """
+    found = row(tx, worker_id)
+    if found is None or found.state == "gone":
+        return "gone", None
+    job_id = rows.value(tx, OF, {"id": worker_id})
+    if found.state == "retiring":
+        return "going", job_id
+    if found.state in ("parked", "starting") and job_id is not None:
+        return "coming", job_id
+    if idle and job_id is not None:
+        return "busy", job_id
+    done = rows.write(
+        tx,
+        "UPDATE workers SET retire_after = coalesce(retire_after, :why) WHERE id = :id AND state = :state",
+        {"why": why, "id": worker_id, "state": found.state},
+    )
+    if done.rowcount != 1:
+        raise Fenced(f"worker {worker_id} is no longer {found.state}; nothing was changed")
+    return ("now" if job_id is None else "after"), job_id
+
+
+def pin(tx: Connection, worker_id: int, *, pinned: bool) -> bool:
+    """Keep a worker from eviction and age, or no longer; False if it is on its way out."""
+    done = rows.write(
+        tx,
+        "UPDATE workers SET pinned = :pinned WHERE id = :id AND state NOT IN ('retiring', 'gone')"
+        " AND (retire_after IS NULL OR NOT :pinned)",
+        {"pinned": int(pinned), "id": worker_id},
+    )
+    return bool(done.rowcount)

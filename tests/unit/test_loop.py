@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from queues import asked
 
 from scheduler import loop as loop_module
+from scheduler.clock import seconds
 from scheduler.config import Paths
 from scheduler.errors import SchedqError, TakenOver, Temporary
 from scheduler.loop import Loop
@@ -226,6 +227,15 @@ def test_an_idle_worker_retires_when_its_time_has_passed_and_its_charge_goes(nig
     ended = night.clock.elapsed_s
     night.until(lambda: night.charged() == 0.0)
     assert night.clock.elapsed_s - ended == pytest.approx(60.0, abs=6.0)
+
+
+def test_a_worker_that_is_told_to_stop_is_overdue_a_minute_after_its_grace(night: Night) -> None:
+    night.provide(provider("boltz", idle_timeout_s=5.0, stop_grace_s=7.0))
+    night.submit("boltz")
+    night.up()
+    night.until(lambda: night.charged() == 0.0 and night.ask("SELECT state FROM workers") == [("gone",)])
+    [(since, overdue)] = night.ask("SELECT at, overdue_at FROM events, workers WHERE event = 'retire'")
+    assert seconds(overdue) - seconds(since) == pytest.approx(67.0)
 
 
 def test_a_job_that_takes_longer_than_it_was_given_is_stopped_for_real(night: Night) -> None:
@@ -820,6 +830,38 @@ def test_news_that_cannot_be_told_keeps_no_scheduler_from_going_on(
     monkeypatch.setattr(SimHost, "tell", mute)
     night.up()
     night.until(lambda: night.state(job) == "succeeded")
+
+
+# A retire that races arriving requests
+
+
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(steps=st.lists(st.sampled_from(["submit", "retire", "tick", "tick", "wait", "crash"]), max_size=40))
+def test_a_retire_that_races_arriving_requests_loses_none_and_sends_each_once(steps: list[str]) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        night = Night(Path(folder))
+        night.host = Strict(**vars(night.host))
+        night.provide(provider("boltz"))
+        loop, jobs = night.up(), []
+        for step in [*steps, "submit"]:
+            if step == "submit":
+                jobs.append(night.submit("boltz"))
+            elif step == "crash":
+                night.crash()
+                loop = night.up()
+            elif step == "retire":
+                with night.store.write() as tx:  # type: ignore[union-attr]
+                    for row in workers.live(tx):
+                        job = queue.bound(tx, row.id)
+                        done, job_id = workers.ask_to_retire(tx, row.id, "ann asked for it")
+                        assert job_id == (job.id if job is not None else None)
+                        coming = "coming" if row.state in ("parked", "starting") else "after"
+                        assert done == ("going" if row.state == "retiring" else coming if job is not None else "now")
+            else:
+                loop.tick(0.0 if step == "tick" else None)
+        night.until(lambda: all(night.state(job) == "succeeded" for job in jobs))
+        assert night.ask("SELECT max(tries), max(deaths) FROM jobs") == [(1, 0)]
+        night.crash()
 
 
 # A night of everything at once

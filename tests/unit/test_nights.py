@@ -118,6 +118,30 @@ def test_a_head_is_not_overtaken_by_its_own_priority_for_ever_while_a_higher_one
     assert large.admitted_s is not None and large.admitted_s <= max(first_s, 150.5) + 300.0 + 10.0 + 100.0
 
 
+def shared(cards: int, slugs: str, **over: object) -> Night:
+    """Forty jobs of a minute, all of one provider or a quarter of a second one; as many workers as there are cards."""
+    there = machine(*[pool(f"device:{n}", 48.0, reserve=1.0) for n in range(cards)], pool("host", 64.0))
+    providers = {slug: provider(slug, 40.0, 0.5, max_workers=0, idle_timeout_s=0.0, **over) for slug in slugs}
+    jobs = [Job(n, slugs[n % 4 == 0 and len(slugs) > 1], 60.0) for n in range(1, 41)]
+    return Night(there, providers, dict.fromkeys(slugs, 100.0), jobs, keep_plans=True)
+
+
+def test_two_cards_share_a_night_of_one_provider_and_one_card_has_one_worker() -> None:
+    ends = []
+    for cards in (1, 2):
+        night = shared(cards, "a")
+        assert broken_rules(night) == [] and len(night.workers) == cards
+        ends.append(max(job.end_s or 0.0 for job in night.jobs))
+    assert ends == [100.0 + 40 * 60.0, 100.0 + 20 * 60.0]
+
+
+def test_the_card_of_a_provider_that_has_done_all_is_used_for_the_other() -> None:
+    night = shared(2, "ab")
+    assert broken_rules(night) == []
+    assert [(each.slug, each.from_s) for each in night.workers.values()] == [("a", 0.0), ("b", 0.0), ("a", 700.0)]
+    assert max(job.end_s or 0.0 for job in night.jobs) == 100.0 + 21 * 60.0
+
+
 # A fault in any rule is seen
 
 

@@ -34,6 +34,7 @@ def test_priority_goes_first_then_the_lower_id() -> None:
         ([provider()], {"draining": True}, "scheduler_down"),
         ([provider()], {"stopping": True}, "scheduler_down"),
         ([provider()], {"paused": True}, "paused"),
+        ([provider()], {"drained": True}, "paused"),
         ([provider()], {"machine": machine(disk_free_gib=4.9)}, "disk"),
         ([provider()], {"machine": machine(disk_free_gib=None)}, "disk"),
         ([], {}, "not_installed"),
@@ -60,6 +61,12 @@ def test_whom_nothing_here_can_help_is_told_why_and_stands_in_nobodys_way(
 
 def test_a_disk_without_a_reserve_is_not_asked_for() -> None:
     assert stand(provider(), waiting(), machine=machine(disk_free_gib=None, disk_reserve_gib=0.0)).head
+
+
+def test_a_stopped_queue_says_which_stop_it_is_and_what_ends_it() -> None:
+    for over, word in (({"paused": True}, "paused:"), ({"paused": True, "drained": True}, "drained:")):
+        told = str(stand(provider(), waiting(), **over).excluded["boltz", ""][1])
+        assert word in told and "`schedq queue resume`" in told
 
 
 def test_a_paused_provider_lets_the_others_go() -> None:

@@ -56,7 +56,7 @@ def reason(paths: Paths, job_id: int) -> tuple[str, str]:
 
 def test_before_there_is_a_queue_everything_is_empty_and_none_is_made(paths: Paths) -> None:
     found = peek.status(paths)
-    assert found["scheduler"] == {"running": False, "pid": None, "since_at": None}
+    assert found["scheduler"] == {"running": False, "pid": None, "since_at": None, "rebooted": False}
     assert (found["pools"], found["workers"], found["others"], found["jobs"], found["counts"]) == ([], [], [], [], {})
     assert peek.ids(paths, {}) == [] and peek.states(paths, [1]) == {} and peek.last_id(paths) is None
     assert peek.workers(paths) == [] and peek.facts(paths) is None
@@ -166,9 +166,9 @@ def test_the_scheduler_that_runs_is_named(paths: Paths) -> None:
     submitted(paths)
     with changed(paths) as tx:
         schedulers.begin(tx, pid=41, started=1.0, boot_id="b", host_id="h", version="0", at=AT)
-    assert peek.status(paths)["scheduler"] == {"running": False, "pid": None, "since_at": None}
+    assert peek.status(paths)["scheduler"] == {"running": False, "pid": None, "since_at": None, "rebooted": False}
     with scheduler(paths):
-        assert peek.status(paths)["scheduler"] == {"running": True, "pid": 41, "since_at": AT}
+        assert peek.status(paths)["scheduler"] == {"running": True, "pid": 41, "since_at": AT, "rebooted": False}
 
 
 def test_workers_and_pools_show_what_is_charged_now(paths: Paths) -> None:
@@ -298,7 +298,7 @@ def test_an_unknown_filter_is_an_error(paths: Paths) -> None:
 
 
 LIVE = [
-    *peek.LIVE_QUERIES, sighted.WORKERS, sighted.CHARGED,
+    *peek.LIVE_QUERIES, sighted.WORKERS, sighted.CHARGED, sighted.DOING,
     queue.HEADS, queue.LIVE.format("*"), queue.BOUND, queue.DUE, queue.NEXT_DUE,
     queue.MISMATCHED, queue.LAST_SUBMITTED,
     queue.OTHER_REVISION.format("<"), queue.OTHER_REVISION.format(">"), queue.SAME_REVISION,

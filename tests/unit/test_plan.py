@@ -5,17 +5,17 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from builders import broken, holding, lease, machine, pool, provider, snapshot, unified, waiting, worker
+from builders import broken, card, holding, lease, machine, pool, provider, snapshot, unified, waiting, worker
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from scheduler.model.machine import Charge
+from scheduler.model.machine import Charge, Pool
 from scheduler.model.outcome import RULINGS
 from scheduler.model.plan import Abort, Explain, Go, Head, Instruction, Retire, Send, Snapshot, Start
 from scheduler.rules import explain
 from scheduler.rules.admission import Claim, claims_of, decide
 from scheduler.rules.order import PRESENT
-from scheduler.rules.placement import demand_of
+from scheduler.rules.placement import demand_of, most_workers
 from scheduler.rules.plan import plan
 from scheduler.rules.room import SLACK_GIB
 
@@ -223,18 +223,60 @@ def test_a_closed_head_that_lacks_cores_is_not_overtaken_any_more() -> None:
 
 def test_a_second_worker_of_a_provider_starts_only_where_it_may_and_nobody_else_needs_the_room() -> None:
     busy, several = worker(3, state="busy", job_id=6, gib=10.0), provider(ram=10.0, max_workers=2)
-    assert started(made(provider(ram=10.0), waiting(job_id=7), busy)) == []
-    assert started(made(several, waiting(job_id=7), busy)) == [7]
+    line = waiting(job_id=7, count=9)
+    assert started(made(provider(ram=10.0), line, busy)) == []
+    assert started(made(several, line, busy)) == [7]
     big = (provider("big", ram=60.0), waiting("big", 9))
-    assert started(made(several, waiting(job_id=7), busy, *big)) == []
-    assert started(made(several, waiting(job_id=7), busy, replace(busy, id=4))) == []
+    assert started(made(several, line, busy, *big)) == []
+    assert started(made(several, line, busy, replace(busy, id=4))) == []
+
+
+def test_a_second_worker_starts_when_what_waits_takes_longer_than_loading_it() -> None:
+    busy = worker(3, state="busy", job_id=6, gib=10.0)
+    known = provider(ram=10.0, max_workers=3, load_s=100.0, run_s=40.0)
+    assert [started(made(known, waiting(job_id=7, count=n), busy)) for n in (2, 3)] == [[], [7]]
+    pair = (busy, replace(busy, id=4))
+    assert [started(made(known, waiting(job_id=7, count=n), *pair)) for n in (5, 6)] == [[], [7]]
+
+
+def test_a_second_worker_waits_for_one_that_comes_up_for_nobody_and_for_jobs_that_lack_cores() -> None:
+    busy, several, line = worker(3, state="busy", job_id=6), provider(max_workers=3), waiting(job_id=7, count=9)
+    assert started(made(several, line, busy, worker(4, state="starting"))) == []
+    wide = (provider("wide", threads=8), waiting("wide", 2), worker(5, "wide"))
+    assert started(made(several, line, busy, *wide)) == []
+
+
+def test_an_idle_worker_of_another_makes_room_for_a_second_one_only_where_that_pays_for_loading_it_again() -> None:
+    busy = worker(3, state="busy", job_id=6, gib=30.0)
+    parts = (provider(ram=30.0, max_workers=2, load_s=100.0, run_s=10.0), provider("esm", ram=30.0, load_s=200.0), busy)
+    for count, gone in ((30, []), (31, [5])):
+        found = made(*parts, waiting(job_id=7, count=count), worker(5, "esm", gib=30.0))
+        assert retired(found) == gone and started(found) == []
+    pinned = worker(5, "esm", gib=30.0, pinned=True)
+    assert retired(made(*parts, waiting(job_id=7, count=31), pinned)) == []
+
+
+def test_unless_it_is_declared_there_is_one_worker_for_each_device_that_holds_one() -> None:
+    def most(*cards: Pool, **over: object) -> int:
+        return most_workers(provider(**{"vram": 40.0, "max_workers": 0, **over}), machine(*cards))
+
+    large, small, blind = card("a", 80.0), card("b", 40.0), card("c", None)
+    assert most(large, replace(large, id="device:d"), small, blind) == 2
+    assert most(large, replace(large, id="device:d"), small, count=2) == 1
+    assert most(small) == most(pool("unified", 121.0)) == most(large, large, vram=0.0) == 1
+    assert most(large, max_workers=7) == 7
+    busy = worker(3, state="busy", job_id=6, charges={"device:a": 40.0})
+    two = machine(large, replace(large, id="device:d"))
+    one = provider(vram=45.0, max_workers=0)
+    for there, gained in ((two, [7]), (machine(large), [])):
+        assert started(made(one, waiting(job_id=7, count=9), busy, machine=there)) == gained
 
 
 def test_on_cards_a_second_worker_only_waits_for_those_who_wait_for_a_card_too() -> None:
     cards = machine(pool("device:x", 48.0), pool("device:y", 48.0), pool("host", 64.0))
     several, busy = provider(vram=40.0, max_workers=2), worker(3, state="busy", job_id=6, charges={"device:x": 40.0})
     full = worker(4, "esm", "busy", charges={"host": 20.0}, job_id=8)
-    free = (several, waiting(job_id=7), busy, full)
+    free = (several, waiting(job_id=7, count=9), busy, full)
     on_host = (provider("tool", ram=50.0), waiting("tool", 9))
     on_card = (provider("big", vram=46.0), waiting("big", 9))
     assert started(made(*free, *on_host, machine=cards)) == [7]
@@ -326,6 +368,7 @@ def snapshots(draw: st.DrawFn) -> Snapshot:
                 alive_s=draw(st.floats(0.0, 4000.0)), shown=draw(st.booleans()), pinned=draw(st.booleans()),
                 revision=draw(st.sampled_from(["r", "r", "r", "old"])), cancel=draw(st.booleans()),
                 deadline_in_s=draw(st.sampled_from([None, None, -1.0, 50.0])),
+                retire_after=draw(st.sampled_from(["", "", "", "the operator asked"])),
             )
         )  # fmt: skip
     leases = [lease(next(ids), draw(st.floats(0.0, 30.0)), pool=kinds[0]) for _ in range(draw(st.integers(0, 1)))]
@@ -378,6 +421,28 @@ def test_every_waiting_job_is_started_sent_or_explained_and_exactly_one_of_these
     for each in found:
         if isinstance(each, Explain):
             assert each.ruling in RULINGS and each.ruling != "admit" and explain.told(each.why)
+
+
+@given(snapshots(), st.data())
+@CASES
+def test_a_retire_that_comes_between_two_plans_takes_no_job_with_it(whole: Snapshot, data: st.DataObject) -> None:
+    named = data.draw(st.lists(st.sampled_from([w.id for w in whole.workers] or [0]), unique=True))
+    asked = replace(
+        whole,
+        workers=tuple(replace(w, retire_after="the operator asked") if w.id in named else w for w in whole.workers),
+    )
+    found = plan(asked)
+    served = {each.job_id for each in found if isinstance(each, Start | Send)}
+    told = {each.job_id for each in found if isinstance(each, Explain)}
+    assert {line.job_id for line in asked.waiting} <= served | told
+    waiting_ids = {line.job_id for line in asked.waiting}
+    before = {each.worker_id: each for each in plan(whole) if isinstance(each, Abort)}
+    for each in found:
+        if isinstance(each, Send) and each.worker_id in named:
+            assert each.job_id not in waiting_ids
+        if isinstance(each, Abort | Retire) and each.worker_id in named:
+            (view,) = [w for w in asked.workers if w.id == each.worker_id]
+            assert view.job_id is None or each.worker_id in before
 
 
 @given(snapshots())

@@ -290,6 +290,17 @@ def test_progress_is_kept_of_the_running_attempt_only(paths: Paths, store: Store
         assert queue.json_object(queue.row(tx, 1).progress) == {"done": 3, "total": 10, "message": "folding"}
 
 
+def test_a_drain_stops_the_queue_like_a_pause_and_resume_ends_both(store: Store) -> None:
+    with store.write() as tx:
+        queue.drain(tx, AT)
+        queue.drain(tx, SOON)
+        assert queue.paused(tx) and queue.drained(tx)
+        assert tx.exec_driver_sql("SELECT paused_at, drained_at FROM queue").one() == (None, AT)
+        queue.pause(tx, SOON)
+        queue.resume(tx)
+        assert not queue.paused(tx) and not queue.drained(tx)
+
+
 def test_a_paused_queue_says_so(store: Store) -> None:
     with store.write() as tx:
         assert not queue.paused(tx)

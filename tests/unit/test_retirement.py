@@ -36,6 +36,7 @@ def test_who_is_out_of_time_or_cancelled_is_stopped_for_real(view: WorkerView, o
         worker(revision="other"),
         worker(retire_after="the operator asked"),
         worker(mode="oneshot", jobs_served=1),
+        worker(retire_after="the operator asked", pinned=True),
     ],
 )
 def test_who_is_idle_and_aged_outdated_or_used_up_retires(view: WorkerView) -> None:
@@ -73,6 +74,13 @@ def test_an_idle_worker_on_a_device_that_is_left_alone_goes_also_when_jobs_wait(
     assert not ends(worker(charges={"unified": 20.0}), machine=gone)
 
 
+@pytest.mark.parametrize("state", ["parked", "starting"])
+def test_a_worker_that_comes_up_for_nobody_ends_at_once_when_it_is_to_retire_and_no_other_does(state: str) -> None:
+    (stop,) = ends(worker(state=state, retire_after="the operator asked"))
+    assert isinstance(stop, Abort) and (stop.outcome, stop.why) == ("", "the operator asked")
+    assert ends(worker(state=state, retire_after="the operator asked", job_id=4)) == []
+
+
 def test_a_worker_for_which_jobs_wait_does_not_age() -> None:
     assert ends(worker(idle_s=9999.0), wanted=True) == []
 
@@ -100,3 +108,18 @@ def test_a_pause_or_a_full_disk_gives_back_what_was_not_sent_yet() -> None:
     for over in ({"paused": True}, {"machine": machine(disk_free_gib=1.0)}):
         found = stops(snapshot(provider(), admitted, loading, **over), set())
         assert [(s.worker_id, s.outcome) for s in found if isinstance(s, Abort)] == [(1, "")]
+
+
+def test_a_drained_queue_retires_its_idle_workers_once_nothing_runs() -> None:
+    idle, pinned, loading, busy = (
+        worker(1),
+        worker(2, pinned=True),
+        worker(3, state="starting"),
+        worker(4, state="busy"),
+    )
+    assert stops(snapshot(provider(), idle, pinned, loading, busy, drained=True), set()) == []
+    found = stops(snapshot(provider(), idle, pinned, loading, drained=True), set())
+    assert [(type(s), s.worker_id) for s in found] == [(Retire, 1), (Retire, 2)] and "drained" in found[0].why
+    given_back = stops(snapshot(provider(), worker(5, state="starting", job_id=9), drained=True), set())
+    assert [(type(s), s.worker_id) for s in given_back] == [(Abort, 5)]
+    assert stops(snapshot(provider(), idle, pinned, paused=True), set()) == []

@@ -43,6 +43,16 @@ def test_each_outcome_is_its_own_event_on_the_first_try(kind: str, event: str) -
     assert end(kind).event == event
 
 
+def test_a_job_that_says_itself_what_is_tried_again_overrules_its_provider() -> None:
+    assert end("crashed", retry_on=()).event == "fail"
+    assert end("crashed", retry_on=("error",)).event == "fail"
+    assert end("error", retry_on=("error",)).event == "retry"
+    assert end("timed_out", retry_on=("timed_out",)).event == "retry"
+    assert end("crashed", retry_on=None).event == "retry"
+    assert end("refused", retry_on=("refused",)).event == "fail"
+    assert end("over_budget", retry_on=()).event == "retry"
+
+
 @pytest.mark.parametrize("kind", ["crashed", "no_reply", "lost"])
 def test_what_is_nobodys_fault_is_tried_again_while_tries_are_left(kind: str) -> None:
     assert end(kind, tries=2).event == "retry"

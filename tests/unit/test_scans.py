@@ -134,7 +134,7 @@ def test_no_statement_of_the_scheduler_walks_through_the_jobs(paths: Paths, monk
             queue.set_revision_blocks(tx, {("boltz", ""): "r1"})
             queue.due(tx, AT), queue.next_due_at(tx), queue.heads(tx), queue.claims(tx), queue.live(tx)
             queue.last_submitted_at(tx), heads.open_head(tx, 1, AT), heads.close_heads(tx, ()), heads.victims(tx)
-            queue.pause(tx, AT), queue.resume(tx), queue.paused(tx)
+            queue.pause(tx, AT), queue.drain(tx, AT), queue.resume(tx), queue.paused(tx), queue.drained(tx)
             worker_id = workers.insert(
                 tx, slug="boltz", variant="", revision="r1", mode="resident", host_id="h", epoch=1, created_at=AT
             )
@@ -147,6 +147,7 @@ def test_no_statement_of_the_scheduler_walks_through_the_jobs(paths: Paths, monk
             queue.admit(tx, 5, worker_id, 1, AT)
             queue.cancel_admitted(tx, 5, 1, AT)
             operator.hold(tx, 6, AT), operator.release(tx, 6, AT), operator.requeue(tx, 2, AT)
+            operator.update(tx, 6, AT, {"priority": 3, "revision": "r2"})
         store.close()
     assert walks(paths, seen) == []
 

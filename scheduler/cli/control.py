@@ -1,0 +1,168 @@
+"""`hold`, `release`, `requeue`, `update`, `providers reset`: what an operator changes of jobs and of providers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import closing
+from functools import partial
+from typing import Any
+
+from sqlalchemy import Connection
+
+from scheduler import catalog, given, wake
+from scheduler.cli import repinning, say
+from scheduler.cli.changing import Told, change
+from scheduler.cli.fast import Call
+from scheduler.client import Client
+from scheduler.clock import now_at, now_s
+from scheduler.config import Paths
+from scheduler.errors import BrokenManifest, Refused, UsageError
+from scheduler.store import breakers, events, intake, operator, peek
+from scheduler.store.engine import Store
+
+AT_ONCE = 200
+"""Jobs changed in one stay inside the turnstile, so that no large filter keeps the scheduler waiting."""
+
+
+def hold(call: Call) -> int:
+    """Set jobs aside until `release`. One that loads is given back, and its worker goes on loading."""
+    client = Client()
+    return change(call, client, "hold", "held", partial(_moved, client.paths, operator.hold, "held"))
+
+
+def release(call: Call) -> int:
+    """Let held jobs go, each at its old place in the line."""
+    client = Client()
+    act = partial(_moved, client.paths, operator.release, "released")
+    return change(call, client, "release", "released", act, note=what_keeps(client.paths))
+
+
+def requeue(call: Call) -> int:
+    """Open jobs again that failed, timed out or were cancelled, under their ids."""
+    client = Client()
+    act = partial(_moved, client.paths, operator.requeue, "requeued")
+    return change(call, client, "requeue", "requeued", act, note=what_keeps(client.paths))
+
+
+def _moved(paths: Paths, move: Callable[[Connection, int, str], str], done: str, ids: list[int]) -> list[Told]:
+    def act(tx: Connection, job_id: int, at: str) -> str:
+        before = operator.row(tx, job_id).state
+        return done if move(tx, job_id, at) != before else ""
+
+    return _each(paths, ids, done, act)
+
+
+def update(call: Call) -> int:
+    """Change what jobs asked for. UsageError if nothing is given to change."""
+    client = Client()
+    columns, repin = asked_anew(call), call.flag("repin")
+    if not columns and not repin:
+        raise UsageError("update needs something to change, like --priority 5; schedq update --help lists it all")
+
+    def changed(ids: list[int]) -> list[Told]:
+        anew = repinning.Repinning(client, ids) if repin else None
+
+        def act(tx: Connection, job_id: int, at: str) -> str:
+            return operator.update(tx, job_id, at, {**columns, **(anew.columns(job_id) if anew else {})})
+
+        return _each(client.paths, ids, "changed", act)
+
+    return change(call, client, "update", "changed", changed)
+
+
+def asked_anew(call: Call) -> dict[str, Any]:
+    """The columns of a job that `update` is given to change; those of the retry policy as `submit` takes them."""
+    columns = given.policy(call.text("on_lost"), call.whole("max_attempts"), call.text("retry_on"))
+    priority, timeout_s = call.whole("priority"), call.duration_s("timeout")
+    if timeout_s == 0.0:
+        raise UsageError(f"--timeout {call.text('timeout')} would end every attempt at once; give it 1ms or more")
+    more = {"priority": priority, "timeout_s": timeout_s}
+    return {**columns, **{column: value for column, value in more.items() if value is not None}}
+
+
+def _each(paths: Paths, ids: list[int], done: str, act: Callable[[Connection, int, str], str]) -> list[Told]:
+    """What became of each job. `act` answers in which words it was changed, "" if it was so already.
+
+    A job of which `act` is refused is told so, and the others go on. NoSuchJob, before anything is done.
+    """
+    there = peek.states(paths, ids)
+    absent = [job_id for job_id in ids if job_id not in there]
+    if absent:
+        raise intake.missing(absent, paths)
+    told: list[Told] = []
+    with closing(Store(paths)) as store:
+        for start in range(0, len(ids), AT_ONCE):
+            with store.write() as tx:
+                told += [_one(tx, job_id, done, act) for job_id in ids[start : start + AT_ONCE]]
+    wake.nudge(paths)
+    return told
+
+
+def _one(tx: Connection, job_id: int, done: str, act: Callable[[Connection, int, str], str]) -> Told:
+    before = operator.row(tx, job_id).state
+    try:
+        text = act(tx, job_id, now_at())
+    except (UsageError, Refused) as error:
+        kind = f"{before} and not {done}"
+        return Told(job_id, before, before, str(error), kind, changed=False, code=error.exit_code)
+    now = operator.row(tx, job_id).state
+    said = f"job {job_id}: {text or f'{done} already, nothing changed'}" + f", {now}" * (now not in (text, before))
+    return Told(job_id, before, now, said, done if text else f"{done} already", changed=bool(text))
+
+
+def what_keeps(paths: Paths) -> str:
+    """What keeps every job of the queue from starting now, with what ends that; "" for nothing."""
+    if not wake.scheduler_runs(paths):
+        return "note: no scheduler runs, so nothing starts yet; start it: schedq up"
+    if any(peek.stopped(paths)):
+        return "note: the queue is paused, so nothing starts yet; schedq queue resume ends that"
+    return ""
+
+
+def reset(call: Call) -> int:
+    """Close the breakers of providers now, and say what each was. UnknownProvider before anything is done."""
+    paths = Paths()
+    slugs = [_known(slug, paths) for slug in dict.fromkeys(call.many("slugs"))]
+    rows: list[dict[str, Any]] = []
+    with closing(Store(paths)) as store, store.write() as tx:
+        for slug in slugs:
+            was = breakers.row(tx, slug)
+            rows.append(_was(slug, was))
+            if was is not None:
+                breakers.put(tx, slug, None)
+                events.record(tx, now_at(), event="reset", text=f"{slug}: {rows[-1]['text']}")
+    wake.nudge(paths)
+    if call.flag("json"):
+        say.out(say.document({"schema_version": 1, "providers": rows}))
+        return 0
+    for row in rows:
+        say.note(f"{row['slug']}: {row['text']}")
+    return 0
+
+
+def _known(slug: str, paths: Paths) -> str:
+    """The provider that a word names; one whose manifest is broken, or gone while it is remembered, is one."""
+    name = slug.partition(":")[0]
+    try:
+        catalog.load(paths).spec(name)
+    except BrokenManifest:
+        pass
+    except UsageError:
+        if name not in peek.broken(paths):
+            raise
+    return name
+
+
+def _was(slug: str, state: Any) -> dict[str, Any]:
+    """What a breaker was before it was closed."""
+    if state is None:
+        return {"slug": slug, "was": "closed", "failures": 0, "last_error": None, "text": "was not broken"}
+    last = f": {state.last_error}" if state.last_error else ""
+    failed = f"failed {say.counted(state.failures, 'time')} in a row{last}" if state.failures else f"put off{last}"
+    if state.next_try_s is None:
+        text, was = f"was not broken yet ({failed}); forgotten", "closed"
+    else:
+        left_s = state.next_try_s - now_s()
+        then = f"would have been tried again in {say.span(left_s)}" if left_s > 0 else "was being tried again"
+        text, was = f"was broken ({failed}) and {then}; closed, its jobs go on", "open"
+    return {"slug": slug, "was": was, "failures": state.failures, "last_error": state.last_error or None, "text": text}
