@@ -25,6 +25,9 @@ from scheduler.view import Orders
 
 log = logging.getLogger("schedq")
 
+AGAIN = -1
+"""What `run` answers where its process is to become the next scheduler: after `restart`, under a service manager."""
+
 
 class SchedulerLock:
     """One scheduler a queue: a kernel lock on a directory, gone with its holder."""
@@ -58,24 +61,27 @@ def _taken(paths: Paths) -> str:
 
 
 def run(
-    paths: Paths, settings: Settings, *, version: str, auto_down_s: float | None = None, drain: bool = False
-) -> int:
-    """Be this queue's scheduler until told to go; the exit status.
+    paths: Paths, settings: Settings, *, version: str, auto_down_s: float | None = None, drain: bool = False,
+    supervised: bool = False,
+) -> int:  # fmt: skip
+    """Be this queue's scheduler until told to go; the exit status, or AGAIN.
 
     `auto_down_s`: end by itself that long after the last job and worker (a scheduler that `run` started). `drain`: it
-    only brings down what another left, is about to go from its first tick on and starts nothing.
+    only brings down what another left, is about to go from its first tick on and starts nothing. `supervised`: a
+    service manager counts on this very process, so that `restart` must not put another in its place.
     """
     umask = os.umask(0o077)
     lock = SchedulerLock(paths)
     try:
-        return _serve(paths, settings, version, auto_down_s, umask, lock, drain=drain)
+        return _serve(paths, settings, version, auto_down_s, umask, lock, drain=drain, supervised=supervised)
     finally:
         lock.release()
+        os.umask(umask)
 
 
 def _serve(
     paths: Paths, settings: Settings, version: str, auto_down_s: float | None, umask: int, lock: SchedulerLock, *,
-    drain: bool,
+    drain: bool, supervised: bool,
 ) -> int:  # fmt: skip
     from scheduler.store.engine import upgrade
 
@@ -104,12 +110,13 @@ def _serve(
         "manifests": manifest_folders(),
         "envs": envs(),
         "trouble": "",
+        "supervised": supervised,
     }
     host = LocalHost(paths, settings, queue_id=queue_id, host_id=host_id, about=about, umask=umask, owned=lock.stands)
     orders = Orders(settings.seconds("overtake"), strict=settings.flag("strict"))
     journal = Journal(paths.home, settings.number("journal_max_mib"), clock, epoch, version)
     loop = Loop(store, host, clock, Identity(epoch, host_id, queue_id), orders, journal=journal)
-    _on_signals(host)
+    signalled = _on_signals(host)
     if drain:
         host.emit(Asked("down"))
     try:
@@ -141,19 +148,25 @@ def _serve(
             schedulers.end(tx, epoch, clocks.now_at())
         store.close()
     log.info("scheduler ended (%s)", loop.leaving or "idle")
-    return 0
+    return AGAIN if supervised and loop.leaving == "restart" and not signalled else 0
 
 
-def _on_signals(host: LocalHost) -> None:
-    """TERM hands over (workers stay); a second `up` adopts. INT in the foreground goes down in order."""
+def _on_signals(host: LocalHost) -> list[int]:
+    """TERM hands over (workers stay); a second `up` adopts. INT in the foreground goes down in order.
+
+    The signals that came, as long as the process lives.
+    """
+    came: list[int] = []
 
     def leave(signum: int, _frame: object) -> None:
+        came.append(signum)
         host.emit(Asked("restart" if signum == signal.SIGTERM else "down", now=False))
 
     signal.signal(signal.SIGTERM, leave)
     signal.signal(signal.SIGINT, leave)
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
+    return came
 
 
 def log_to(paths: Paths, settings: Settings, *, foreground: bool) -> None:

@@ -333,8 +333,8 @@ class Loop:
             self._forecast_at, self._outdated = now, False
 
     def _note_activity(self, seen: Snapshot) -> None:
-        """It stays while anything lives, waits, or waits for its time."""
-        if seen.workers or seen.waiting or self._due_in_s is not None:
+        """It stays while anything lives, waits, is wished for, or waits for its time."""
+        if seen.workers or seen.waiting or seen.wishes or self._due_in_s is not None:
             self.last_activity = self.clock.monotonic_s()
 
     def _done(self, seen: Snapshot) -> bool:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import sys
 
 from scheduler import wake
 from scheduler.cli import asking, say, starting, stopping, takeover
+from scheduler.cli.about import VERSION
 from scheduler.cli.fast import Call
 from scheduler.clock import now_s, seconds
 from scheduler.config import Paths, settings
@@ -26,33 +28,42 @@ def up(call: Call) -> int:
             + (f", after {runs}; schedq restart does not wait for them" if runs else "")
             + ": waiting for that, then starting another"
         )
-        asking.outwait(paths, told)
-        told = None
     if call.flag("foreground"):
+        if told is not None and asking.leaves(told):
+            asking.outwait(paths, told)
         return _serve(paths, foreground=True, auto_down=False)
-    if told is not None:
+    if told is not None and not asking.leaves(told):
         say.note(f"already up: scheduler {told.get('pid')} serves {paths.home}")
         _note_older(paths)
     else:
-        _say_up(paths, starting.succeed(paths))
+        _say_up(paths, starting.succeed(paths, told))
     return 0
 
 
 def serve(call: Call) -> int:
-    """Be the background scheduler: the process that `start` spawned. Its faults go to the log whole."""
+    """Be the background scheduler: the process that `start` or a service manager spawned; its faults go to the log
+    whole.
+
+    With --supervised a `restart` makes this process the next scheduler, in the program that is installed by then.
+    """
     os.environ["SCHEDQ_DEBUG"] = "1"
-    return _serve(Paths(), foreground=False, auto_down=call.flag("auto_down"), drain=call.flag("drain"))
+    supervised = call.flag("supervised")
+    status = _serve(
+        Paths(), foreground=False, auto_down=call.flag("auto_down"), drain=call.flag("drain"), supervised=supervised
+    )
+    if status < 0:
+        os.execv(sys.executable, [sys.executable, *sys.orig_argv[1:]])
+    return status
 
 
-def _serve(paths: Paths, *, foreground: bool, auto_down: bool, drain: bool = False) -> int:
+def _serve(paths: Paths, *, foreground: bool, auto_down: bool, drain: bool = False, supervised: bool = False) -> int:
     from scheduler import app
-    from scheduler.cli.about import VERSION
 
     set_up = settings()
     starting.prepare(paths)
     app.log_to(paths, set_up, foreground=foreground)
     auto_down_s = set_up.seconds("auto_down") if auto_down else None
-    return app.run(paths, set_up, version=VERSION, auto_down_s=auto_down_s, drain=drain)
+    return app.run(paths, set_up, version=VERSION, auto_down_s=auto_down_s, drain=drain, supervised=supervised)
 
 
 def down(call: Call) -> int:
@@ -80,17 +91,26 @@ def down(call: Call) -> int:
 def restart(_call: Call) -> int:
     """Hand over to a new scheduler of the installed version."""
     paths = Paths()
+    told: asking.Told | None = None
     if wake.scheduler_runs(paths):
         _refuse_bad_start(paths)
+        told = asking.answering(paths)
         stopping.leave(paths, "restart", now=False)
     elif not _ended_just_now(paths):
         raise SchedulerDown(f"no scheduler runs for {paths.home}; `schedq up` starts one")
-    _say_up(paths, starting.succeed(paths, asking.heard(paths)))
+    supervised = told is not None and told.get("supervised")
+    then = {**told, "leaving": "restart"} if told is not None and supervised else asking.heard(paths)
+    _say_up(paths, starting.succeed(paths, then))
     return 0
 
 
 def _say_up(paths: Paths, told: asking.Told) -> None:
     say.note(f"up: scheduler {told.get('pid')} serves {paths.home}")
+    if told.get("supervised") and told.get("version") != VERSION:
+        say.note(
+            f"its service starts schedq {told.get('version')}, and this is {VERSION}: schedq service install"
+            " makes it start this one"
+        )
 
 
 def _note_older(paths: Paths) -> None:

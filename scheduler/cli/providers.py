@@ -5,8 +5,10 @@ from __future__ import annotations
 from scheduler import catalog, config
 from scheduler.cli import say
 from scheduler.cli.fast import Call
+from scheduler.clock import now_s, seconds
 from scheduler.config import Paths, manifest_folders
-from scheduler.errors import BrokenManifest, UsageError
+from scheduler.errors import BrokenManifest, SchedqError, UsageError
+from scheduler.store import peek
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -29,12 +31,15 @@ def list_providers(call: Call) -> int:
     """One line a provider and variant; broken manifests on stderr."""
     found = catalog.load(Paths())
     specs = [spec for entry in found.providers.values() for spec in entry["variants"].values()]
+    broken = _broken()
     if call.flag("json"):
-        rows = [_row(spec) for spec in specs]
+        rows = [{**_row(spec), "breaker": broken.get(spec["slug"])} for spec in specs]
         say.out(say.document({"schema_version": 1, "providers": rows, "broken": found.broken}))
         return 0
     if specs:
-        say.out("\n".join(_table(sorted(specs, key=lambda each: (each["slug"], each["variant"])), say.columns())))
+        say.out(
+            "\n".join(_table(sorted(specs, key=lambda each: (each["slug"], each["variant"])), broken, say.columns()))
+        )
     if not specs:
         say.note(f"no provider in {', '.join(map(say.plain, manifest_folders()))}; SCHEDQ_MANIFESTS names more folders")
     for message in found.broken.values():
@@ -42,8 +47,8 @@ def list_providers(call: Call) -> int:
     return 0
 
 
-def _table(specs: list[dict[str, Any]], columns: int) -> list[str]:
-    """A provider a line, what it does in as many lines as it takes beside the figures."""
+def _table(specs: list[dict[str, Any]], broken: dict[str, dict[str, Any]], columns: int) -> list[str]:
+    """A provider a line, what it does in as many lines as it takes beside the figures, and that it is not tried now."""
     rows = [
         (_name(spec), _needs(spec), say.gib(spec["ram_gib"]), "no" if _missing(spec) else "yes", str(spec["title"]))
         for spec in specs
@@ -52,11 +57,32 @@ def _table(specs: list[dict[str, Any]], columns: int) -> list[str]:
     wide = [min(24, max(say.width(row[n]) for row in (head, *rows))) for n in range(4)]
     indent = sum(wide) + 8
     lines = [say.paint(_figures(head, wide) + "what it does", "bold")]
-    for row in rows:
+    for row, spec in zip(rows, specs, strict=True):
         room = max(indent + 20, columns)
         first, *rest = say.wrap(row[4], " " * indent, room) or [""]
         lines += [(_figures(row, wide) + first.lstrip()).rstrip(), *rest]
+        if spec["slug"] in broken:
+            lines += say.wrap(_breaker(broken[spec["slug"]]), " " * indent, room)
     return lines
+
+
+def _broken() -> dict[str, dict[str, Any]]:
+    """The breakers of the queue; what providers declare is told without a queue, or with a damaged one, too."""
+    try:
+        return peek.broken(Paths())
+    except SchedqError:
+        return {}
+
+
+def _breaker(state: dict[str, Any]) -> str:
+    """What is remembered of a provider's failures, and what ends that."""
+    failed = f"failed {say.counted(state['failures'], 'time')} in a row" if state["failures"] else "put off"
+    last = f": {state['last_error']}" if state["last_error"] else ""
+    if state["next_try_at"] is None:
+        return f"{failed}{last}"
+    left_s = seconds(state["next_try_at"]) - now_s()
+    then = f"is tried again in {say.span(left_s)}" if left_s > 0 else "is tried again now, with one job"
+    return f"{failed}{last}; {then} (at once: schedq providers reset {state['slug']})"
 
 
 def _figures(row: tuple[str, ...], wide: list[int]) -> str:
@@ -92,14 +118,16 @@ def show(call: Call) -> int:
 
     asked = call.text("slug") or ""
     spec = catalog.load(Paths()).spec(asked)
-    missing, told = _missing(spec), manifest.describe(asked)
+    missing, told, state = _missing(spec), manifest.describe(asked), _broken().get(spec["slug"])
     if call.flag("json"):
-        answer = {"schema_version": 1, **spec, "installed": not missing, "missing": missing, "values": told["values"]}
-        say.out(say.document(answer))
+        now = {"installed": not missing, "missing": missing, "breaker": state}
+        say.out(say.document({"schema_version": 1, **spec, **now, "values": told["values"]}))
         return 0
     say.out(say.paint(_name(spec), "bold") + f"  {say.plain(str(spec['title'] or ''))}".rstrip())
     say.out(f"{'manifest':11}{say.plain(spec['manifest'])}")
     _pair("installed", "no: " + missing.removeprefix(f"{spec['slug']} is not installed: ") if missing else "yes")
+    if state is not None:
+        _pair("breaker", _breaker(state))
     _pair("takes", " ".join(spec["input"]["accept"]) or "any file")
     for line in _parameters(spec):
         _pair("", line)

@@ -43,8 +43,23 @@ def succeed(paths: Paths, told: asking.Told | None = None) -> asking.Told:
     while told is None or asking.leaves(told):
         if told is not None:
             asking.outwait(paths, told)
-        told = start(paths)
+        back = told is not None and told.get("supervised") and asking.leaves(told) == "restart"
+        told = _returned(paths) if back else start(paths)
     return told
+
+
+def _returned(paths: Paths) -> asking.Told:
+    """What the next scheduler says, which a service manager's process becomes by itself. Temporary: it is silent."""
+    until = monotonic_s() + START_S
+    while monotonic_s() < until:
+        told = asking.answering(paths, 1.0)
+        if told is not None:
+            return told
+        time.sleep(asking.TURN_S)
+    raise Temporary(
+        f"the service of {paths.home} handed over and no scheduler has answered in {START_S:.0f} s since;"
+        f" {paths.scheduler_log} says how far it came, and schedq service status whether it runs"
+    )
 
 
 def start(paths: Paths, *, auto_down: bool = False) -> asking.Told:

@@ -173,6 +173,9 @@ TABLE = (
         options=(
             Option("--auto-down", "", "end after a time with nothing to do (setting auto_down)"),
             Option("--drain", "", "take nothing new, and end when what runs has ended"),
+            Option(
+                "--supervised", "", "a service manager keeps this process: restart does not put another in its place"
+            ),
         ),
         examples=("schedq serve",),
         panel=HIDDEN,

@@ -117,8 +117,8 @@ def _stands_bare(path: str) -> bool:
 def _words(start: Start) -> list[str]:
     """The command. Arguments know $NAME, the program's own path does not: one with a $ is called through env."""
     program = ["/usr/bin/env"] if "$" in start.words[0] else []
-    first, *rest = [*program, *start.words, "serve"]
-    return [quoted(first), *(quoted(word).replace("$", "$$") for word in rest)]
+    words = [*program, *start.words, "serve", "--supervised"]
+    return [quoted(words[0]), *(quoted(word).replace("$", "$$") for word in words[1:])]
 
 
 def home_of(text: str) -> str | None:

@@ -319,10 +319,10 @@ def last_scheduler(paths: Paths) -> dict[str, Any] | None:
     return None if found is None else dict(found)
 
 
-def broken(paths: Paths) -> list[str]:
-    """The slugs of which failures are remembered."""
-    asked = "SELECT slug FROM breakers ORDER BY slug"
-    return _look(paths, lambda connection: [row["slug"] for row in connection.execute(asked)], [])
+def broken(paths: Paths) -> dict[str, dict[str, Any]]:
+    """Each slug of which failures are remembered: how many, the last, since when it is not tried, and until when."""
+    asked = "SELECT slug, failures, last_error, opened_at, next_try_at FROM breakers ORDER BY slug"
+    return _look(paths, lambda connection: {row["slug"]: dict(row) for row in connection.execute(asked)}, {})
 
 
 def stopped(paths: Paths) -> tuple[str | None, str | None]:

@@ -67,6 +67,11 @@ OTHER_REVISION = (
     "UPDATE jobs SET blocked = 'revision', head_since_at = NULL WHERE slug = :slug AND variant = :variant"
     " AND state = 'queued' AND blocked IS NULL AND revision {} :revision"
 )
+SERVED = (
+    "INSERT INTO served (slug, variant, revision) SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),"
+    " json_extract(value, '$[2]') FROM json_each(:known) WHERE true"
+    " ON CONFLICT (slug, variant) DO UPDATE SET revision = excluded.revision WHERE revision <> excluded.revision"
+)
 SAME_REVISION = (
     "UPDATE jobs SET blocked = NULL WHERE slug = :slug AND variant = :variant"
     " AND state = 'queued' AND blocked = 'revision' AND revision = :revision"
@@ -123,10 +128,12 @@ def next_due_at(tx: Connection) -> str | None:
 def set_revision_blocks(tx: Connection, revisions: dict[tuple[str, str], str]) -> int:
     """Block the jobs that are pinned to another revision than the one installed, free those that match; how many.
 
-    `revisions` by (slug, variant); a provider that is not in it is left as it is. Costs O(providers + changed).
+    What is installed is kept beside, for the words to those that wait. `revisions` by (slug, variant); a provider that
+    is not in it is left as it is. Costs O(providers + changed).
     """
     changed = 0
     known = json.dumps([[slug, variant, revision] for (slug, variant), revision in revisions.items()])
+    rows.write(tx, SERVED, {"known": known})
     for group in rows.found(tx, MISMATCHED, {"known": known}):
         values = group._asdict()
         for statement in (OTHER_REVISION.format("<"), OTHER_REVISION.format(">"), SAME_REVISION):

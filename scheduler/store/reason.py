@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 STOPS = "SELECT paused_at, drained_at FROM queue"
 REASONS = "SELECT slug, variant, job_id, ruling, text, at FROM reasons"
+SERVED = "SELECT revision FROM served WHERE slug = ? AND variant = ?"
 EVIDENCE = "SELECT evidence FROM reasons WHERE slug = ? AND variant = ?"
 PASSING = ("backoff", "begin")
 DOWN = "no scheduler runs for this queue; `schedq up` starts one"
@@ -69,10 +70,20 @@ class Reasons:
 
     def _own(self, row: sqlite3.Row) -> dict[str, str] | None:
         """What keeps this job whatever its provider does. A stop of the whole queue outlasts what passes with time."""
-        own = _own(row)
+        own = self._revision(row) if row["blocked"] == "revision" and row["state"] == "queued" else _own(row)
         if self._stop and row["state"] == "queued" and (own is None or own["ruling"] in PASSING):
             return {"ruling": "paused", "text": self._stop}
         return own
+
+    def _revision(self, row: sqlite3.Row) -> dict[str, str]:
+        """A job is pinned to what decides its answer; here is something else, named as far as a scheduler knew it."""
+        served = self._connection.execute(SERVED, (row["slug"], row["variant"])).fetchone()
+        here = f"revision {served['revision'][:12]} is" if served is not None else "that is not what is"
+        return {
+            "ruling": "revision",
+            "text": f"was submitted for revision {row['revision'][:12]} of {row['slug']}, and {here} here now; put the"
+            f" first one back, or move the job to the one that is here: `schedq update --repin {row['id']}`",
+        }
 
     def _last(self, row: sqlite3.Row) -> str:
         """What the attempt before said, which is what has to change."""
@@ -135,11 +146,4 @@ def _own(row: sqlite3.Row) -> dict[str, str] | None:
             return {"ruling": "begin", "text": f"was told not to begin before {f'{at[:19]}Z' if at else 'its time'}"}
         case "after":
             return {"ruling": "after", "text": "waits for the jobs that it comes after"}
-        case "revision":
-            return {
-                "ruling": "revision",
-                "text": f"was submitted for revision {row['revision'][:12]} of {row['slug']}, which is not the one that"
-                " is here; put that back, or move the job to the one that is here: `schedq update --repin"
-                f" {row['id']}`",
-            }
     return None

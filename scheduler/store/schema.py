@@ -314,6 +314,14 @@ forecasts = _table(
     sqlite_with_rowid=False,
 )
 
+served = _table(
+    "served",
+    Column("slug", STR, primary_key=True, nullable=False),
+    Column("variant", STR, primary_key=True, nullable=False),
+    _must("revision", STR),
+    sqlite_with_rowid=False,
+)
+
 wishes = _table(
     "wishes",
     Column("slug", STR, primary_key=True, nullable=False),

@@ -146,7 +146,11 @@ def test_the_program_that_is_called_is_the_one_that_is_started(systemd: Machine)
     done = subprocess.run(
         [script, "service", "install", "--system"], env=systemd.queue.env, capture_output=True, text=True
     )
-    assert systemd_words(of_unit(done.stdout, "ExecStart")[0], command=True) == [str(script), "serve"], done
+    assert systemd_words(of_unit(done.stdout, "ExecStart")[0], command=True) == [
+        str(script),
+        "serve",
+        "--supervised",
+    ], done
 
 
 def test_what_the_unit_starts_is_this_queues_scheduler_and_stopping_it_leaves_the_workers(systemd: Machine) -> None:
@@ -169,6 +173,29 @@ def test_what_the_unit_starts_is_this_queues_scheduler_and_stopping_it_leaves_th
         service.wait()
     done = queue("run", "echo", queue.input(), timeout=90)
     assert done.code == 0 and done.json["count"] == 2, "the next scheduler adopted the warm worker"
+
+
+def test_restart_under_a_service_keeps_the_process_that_the_service_manager_knows(systemd: Machine) -> None:
+    queue = systemd.queue
+    queue.provider()
+    text = systemd("install", "--system").out
+    words = systemd_words(of_unit(text, "ExecStart")[0], command=True)
+    env = {**environment_of(text), "HOME": queue.env["HOME"]}
+    service = subprocess.Popen(words, env=env, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: queue.status()["scheduler"]["running"], what="the scheduler is up")
+        before = queue.status()["scheduler"]["since_at"]
+        assert queue("run", "echo", queue.input()).code == 0
+        done = queue("restart", timeout=90)
+        assert done.code == 0 and f"up: scheduler {service.pid} serves" in done.err, done
+        assert queue.scheduler_pid() == service.pid and queue.status()["scheduler"]["since_at"] > before
+        done = queue("run", "echo", queue.input(), timeout=90)
+        assert done.code == 0 and done.json["count"] == 2, "it adopted the warm worker"
+        assert queue("down", "--now").code == 0
+        assert service.wait(20) == 0, "down ends it, and no restart follows from success"
+    finally:
+        service.kill()
+        service.wait()
 
 
 def test_what_the_crontab_starts_is_this_queues_scheduler(queue: Queue, tmp_path: Path) -> None:

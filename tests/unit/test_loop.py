@@ -628,6 +628,10 @@ def test_a_job_that_goes_back_into_the_line_does_not_start_under_another_revisio
         loop.tick()
     assert night.ask("SELECT count(*) FROM workers") == [(1,)]
     assert [peek.job(night.paths, job)["reason"]["ruling"] for job in (first, second)] == ["revision"] * 2
+    assert "for revision r of boltz, and revision r2 is here now" in peek.job(night.paths, first)["reason"]["text"]
+    night.host.catalog["boltz", ""] = Provider("boltz", policy="required", vram_gib=10.0, revision="r3")
+    loop.tick()
+    assert "and revision r3 is here now" in peek.job(night.paths, first)["reason"]["text"]
     night.host.fails = lambda worker_id: ""
     night.provide(provider("boltz"))
     night.until(lambda: night.state(second) == "succeeded")

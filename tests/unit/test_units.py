@@ -26,7 +26,7 @@ def test_systemd_reads_the_paths_of_a_unit_as_they_are(home: str) -> None:
     text = units.unit(start(home, (f"{home}/bin/schedq",), SCHEDQ_MANIFESTS=f"{home}/m:/n"), system=True)
     assert environment_of(text) == {"SCHEDQ_HOME": home, "SCHEDQ_MANIFESTS": f"{home}/m:/n", "PATH": "/usr/bin"}
     words = systemd_words(of_unit(text, "ExecStart")[0], command=True)
-    assert words == (["/usr/bin/env"] if "$" in home else []) + [f"{home}/bin/schedq", "serve"]
+    assert words == (["/usr/bin/env"] if "$" in home else []) + [f"{home}/bin/schedq", "serve", "--supervised"]
     assert "$" not in words[0]
     assert systemd_words(of_unit(text, "RequiresMountsFor")[0]) == [home]
     assert of_unit(text, "ConditionPathIsDirectory") == ([] if home.endswith("\\") else [home.replace("%", "%%")])

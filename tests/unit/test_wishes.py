@@ -15,6 +15,7 @@ from test_loop import provider as served
 from test_plan import CASES, snapshots
 
 from scheduler.clock import stamp
+from scheduler.model.machine import Pool, Reading
 from scheduler.model.plan import Abort, Go, Instruction, Postpone, Retire, Send, Settle, Snapshot, Start, Wish
 from scheduler.rules import explain
 from scheduler.rules.placement import demand_of, placements
@@ -245,3 +246,16 @@ def test_a_pinned_worker_neither_ages_nor_makes_room_and_does_both_when_it_is_le
     with night.store.write() as tx:  # type: ignore[union-attr]
         assert workers.pin(tx, 1, pinned=False)
     night.until(lambda: night.state(job) == "succeeded")
+
+
+def test_a_scheduler_is_not_idle_while_a_wish_waits_for_its_room(night: Night) -> None:
+    night.provide(served("boltz"))
+    loop = night.up()
+    want(night)
+    taken, known = Reading(5.0, "simulated"), Reading(36.0, "simulated")
+    here = night.host.machine()
+    crowded = replace(here, pools=(Pool("unified", "unified", known, 4.0, taken, taken),))
+    night.host.machine = lambda: crowded  # type: ignore[method-assign]
+    night.until(lambda: night.clock.elapsed_s > 300.0)
+    assert states(night) == [] and night.ask("SELECT ruling FROM wishes") == [("no_room_now",)]
+    assert night.clock.monotonic_s() - loop.last_activity < 10.0
