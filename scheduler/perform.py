@@ -124,7 +124,9 @@ class Performer:
             case Abort(worker_id, why, outcome, verdict):
                 self._confirmed(tx, recorder, worker_id, verdict)
                 return self._stop(tx, recorder, worker_id, "abort", f"{outcome}: {why}" if outcome else why)
-            case Retire(worker_id, why):
+            case Retire(worker_id, why, again):
+                if not again:
+                    workers.pin(tx, worker_id, pinned=False)
                 return self._stop(tx, recorder, worker_id, "retire", why)
             case Head(job_id, victims):
                 if job_id not in self.memory.head_since:

@@ -38,6 +38,10 @@ OVERDUE_S = 60.0
 """A worker that is not gone so long after its grace has a process that no signal ends: it is shown as unkillable."""
 
 
+PIN_AGAIN_S = 60.0
+"""How long another worker is waited for when a pinned one ended by itself: the next may do so as soon."""
+
+
 @dataclass
 class Recorder:
     """One tick's hands on the queue: the transaction, the time, and what to tell afterwards."""
@@ -136,10 +140,10 @@ class Recorder:
             if event.exiting and moved == "ready":
                 workers.retire_after(self.tx, event.worker_id, "the worker is going down after its reply")
         if ran is not None and event.outcome.kind == "ok":
-            timings.ran(self.tx, row.slug, row.variant, self.clock.monotonic_s() - ran)
+            timings.ran(self.tx, row.slug, row.variant, max(0.0, self.clock.monotonic_s() - ran - event.ago_s))
         self.finish(
             event.job_id, event.attempt, event.outcome, reply=event.reply, destination=event.destination or None,
-            versions=event.versions,
+            versions=event.versions, ago_s=event.ago_s,
         )  # fmt: skip
 
     def _is_on(self, event: Replied | Forgotten) -> bool:
@@ -192,6 +196,12 @@ class Recorder:
             wait_s = self._wait_s(row) or 0.0
             self.memory.wish_after[row.slug, row.variant] = self.clock.monotonic_s() + wait_s
 
+    def _pin_again(self, row: Any) -> None:
+        """A pin is its provider's until an operator takes it back: the worker is gone, another is wished for."""
+        wishes.put(self.tx, row.slug, row.variant, self.at, f"the pin of worker {row.id}", pinned=True)
+        if row.state != "retiring":
+            self.memory.wish_after[row.slug, row.variant] = self.clock.monotonic_s() + PIN_AGAIN_S
+
     def _put_off(self, row: Any, text: str, wait_s: float) -> None:
         before, now_s = breakers.row(self.tx, row.slug), self.clock.now_s()
         breakers.put(self.tx, row.slug, breaker_rules.put_off(before, text, now_s + wait_s, now_s))
@@ -220,6 +230,8 @@ class Recorder:
         else:
             leases.move(self.tx, row.id, "unspawned", self.at, text)
         self.memory.forget(row.id)
+        if row.pinned and not self.draining:
+            self._pin_again(row)
         job, why = queue.bound(self.tx, row.id), row.why or ""
         said = f"{text} ({exit_words(exit_code)})" if text and spawned else text or exit_words(exit_code)
         kind = "accelerator" if exit_code == EXIT_NO_ACCELERATOR else "failed_start"
@@ -259,8 +271,9 @@ class Recorder:
         destination: str | None = None,
         death: bool = False,
         versions: dict[str, str] | None = None,
+        ago_s: float = 0.0,
     ) -> None:
-        """End an attempt by its outcome: the job ends, or is queued again by its policy."""
+        """End an attempt by its outcome, so long ago: the job ends, or is queued again by its policy."""
         job = queue.row(self.tx, job_id)
         if job is None or job.attempt != attempt or job.state != "running":
             events.record(
@@ -288,6 +301,7 @@ class Recorder:
         self._end(
             job_id, attempt, decision.event, decision.outcome, reply=reply, destination=destination,
             not_before_at=not_before, count_death=counted, later=outcome.later, versions=versions,
+            ended_at=stamp(self.clock.now_s() - ago_s) if ago_s else None,
         )  # fmt: skip
         kind = "accelerator" if outcome.kind == "no_accelerator" else outcome.kind
         self._breaker(job.slug, kind, outcome.text, job.input_sha256)

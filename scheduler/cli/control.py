@@ -114,8 +114,9 @@ def what_keeps(paths: Paths) -> str:
     """What keeps every job of the queue from starting now, with what ends that; "" for nothing."""
     if not wake.scheduler_runs(paths):
         return "note: no scheduler runs, so nothing starts yet; start it: schedq up"
-    if any(peek.stopped(paths)):
-        return "note: the queue is paused, so nothing starts yet; schedq queue resume ends that"
+    if any(stops := peek.stopped(paths)):
+        word = "drained" if stops[1] else "paused"
+        return f"note: the queue is {word}, so nothing starts yet; schedq queue resume ends that"
     return ""
 
 

@@ -79,7 +79,9 @@ def _scheduler(scheduler: Row, now: float) -> str:
 
 def _stopped(whole: Row, now: float) -> list[str]:
     """That an operator paused or drains the queue, since when, and what ends it."""
+    there = whole["workers"] or any(job["state"] in LIVE for job in whole["jobs"])
     word, at = ("drained", whole.get("drained_at")) if whole.get("drained_at") else ("paused", whole.get("paused_at"))
+    word = "draining" if word == "drained" and there else word
     told = f"{word} for {span(now - seconds(at))}: nothing new starts; schedq queue resume ends that" if at else ""
     return [paint(told, "yellow")] if told else []
 

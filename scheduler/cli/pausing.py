@@ -29,9 +29,11 @@ def status(call: Call) -> int:
 def pause(call: Call) -> int:
     """Let nothing new be sent or started; what runs goes on, idle workers stay."""
     paths = Paths()
-    before = peek.stopped(paths)[0]
+    before, drained = peek.stopped(paths)
     _write(paths, "pause")
-    if before:
+    if drained:
+        say.note(f"the queue is drained, for {say.span(now_s() - seconds(drained))}: nothing starts as it is; {ENDS}")
+    elif before:
         say.note(f"paused already, for {say.span(now_s() - seconds(before))}; {ENDS}")
     else:
         runs = stopping.what_runs(paths)
@@ -67,9 +69,15 @@ def drain(call: Call) -> int:
             raise Interrupted(f"the queue is drained all the same, and nothing waits for it any more; {ENDS}") from None
         say.note(f"drained: nothing runs, no worker is left, and nothing new starts; {ENDS}")
     else:
-        runs = stopping.what_runs(paths)
-        more = f", and collects what has ended meanwhile ({runs})" if runs else ""
-        say.note(f"no scheduler runs, so nothing is waited for; the next one finds the queue drained{more}; {ENDS}")
+        left = stopping.what_runs(paths)
+        if not left and stopping.left_behind(paths):
+            left = f"{say.counted(len(peek.workers(paths)), 'worker')} left"
+        if left:
+            raise SchedulerDown(
+                f"not drained: no scheduler runs that could wait for it ({left}); nothing new starts all the same:"
+                f" schedq up, then schedq queue drain waits; {ENDS}"
+            )
+        say.note(f"drained: nothing runs, and no scheduler; the next one starts nothing new; {ENDS}")
     return _shown(paths, call)
 
 

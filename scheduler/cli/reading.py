@@ -138,7 +138,7 @@ def _note_failed(job: dict[str, Any]) -> None:
 
 
 def _write(part: bytes, target: str, folder: str, job: dict[str, Any], home: str, *, overwrite: bool) -> None:
-    """Into a file by temp and rename; into a folder as `<name>.json`, the outputs beside it as `<name>`.
+    """Into a file by temp and rename; into a folder as `<name>.result.json`, the outputs beside it as `<name>`.
 
     Refused where something is there already, unless it may be overwritten, and in the folder of the queue itself,
     `home`; a device or a pipe is written into.
@@ -146,7 +146,7 @@ def _write(part: bytes, target: str, folder: str, job: dict[str, Any], home: str
     path = absolute(target, "--output")
     if os.path.isdir(path) or target.endswith("/"):
         name = outputs.entry(str(job["name"])) or str(job["id"])
-        beside_it, path = os.path.join(path, name), os.path.join(path, name + ".json")
+        beside_it, path = os.path.join(path, name), os.path.join(path, name + ".result.json")
         for each in (path, beside_it) if folder else (path,):
             outputs.refuse_kept(each, home)
             _refuse_taken(each, job, overwrite)

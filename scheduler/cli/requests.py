@@ -66,8 +66,9 @@ def _note_moved(client: Client) -> None:
 def _notes(client: Client, spec: dict[str, Any], *, held: bool) -> None:
     if held:
         say.note("note: held until schedq release")
-    elif any(peek.stopped(client.paths)):
-        say.note("note: the queue is paused, so nothing starts yet; schedq queue resume ends that")
+    elif any(stops := peek.stopped(client.paths)):
+        word = "drained" if stops[1] else "paused"
+        say.note(f"note: the queue is {word}, so nothing starts yet; schedq queue resume ends that")
     missing = not_installed(spec)
     if missing:
         say.note(f"note: {missing}; the job waits until then")

@@ -16,7 +16,7 @@ TOLD = {
     "send": "sent to worker {worker}",
     "retry": "attempt {attempt} ended ({kind}), to be tried again",
     "give_back": "taken back from worker {worker} ({kind}), not counted as a try",
-    "park": "set aside after attempt {attempt} ({kind})",
+    "park": "held by its policy after attempt {attempt} ({kind})",
     "hold": "held by its operator",
     "release": "let go by its operator",
     "requeue": "queued again by its operator, {text}",
@@ -39,6 +39,8 @@ def lines(story: list[Row]) -> list[tuple[str, str]]:
             warm = text == "warm"
             if not warm:
                 told.append((event["at"], f"worker {event.get('worker_id')} is started for it"))
+        elif name == "cancel" and not last:
+            told.append((event["at"], f"told to stop, {text}"))
         elif name in ENDINGS and not last:
             continue
         elif event.get("worker_id") is None and event.get("attempt") and last:

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
-from scheduler.clock import now_at
+from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
 from scheduler.host import attempt as attempts
 from scheduler.host import collect, environments, publishing
@@ -26,6 +26,10 @@ from scheduler.model.outcome import Outcome
 log = logging.getLogger("schedq")
 
 Spec = dict[str, Any]
+
+
+AT_ONCE_S = 1.0
+"""What was stored less long ago was heard of at once."""
 
 
 class Collector:
@@ -139,15 +143,16 @@ class Collector:
         spec = self.spec_of(task.slug, task.variant)
         if spec is None:  # its manifest is gone by now: what was answered is an answer all the same
             spec = {"mode": "resident", "outputs": [], "environment": None, "revision": ""}
-        facts = self._job_facts(task, spec)
+        ago_s = _ago_s(stored.reply_path)
+        facts = self._job_facts(task, spec, ago_s)
         unstored = stored.error if stored.no_reply else ""
         got = collect.collect(self.paths, spec, task, facts, self.umask, unstored)
         return Replied(
             stored.worker_id, task.job_id, task.attempt, got.outcome, got.reply, got.destination, got.exiting,
-            facts["versions"],
+            facts["versions"], ago_s,
         )  # fmt: skip
 
-    def _job_facts(self, task: Task, spec: Spec) -> dict[str, Any]:
+    def _job_facts(self, task: Task, spec: Spec, ago_s: float) -> dict[str, Any]:
         place = spec["environment"]
         return {
             "queue_id": self.queue_id,
@@ -166,7 +171,7 @@ class Collector:
             "environment": place["hash"] if place else None,
             "versions": self._versions(spec),
             "host": os.uname().nodename,
-            "ended_at": now_at(),
+            "ended_at": stamp(now_s() - ago_s),
         }
 
     def _versions(self, spec: Spec) -> dict[str, str]:
@@ -179,3 +184,12 @@ class Collector:
                 log.exception("what the environment of %s holds cannot be read", spec.get("slug"))
                 return {}
         return self._packages[key]
+
+
+def _ago_s(path: str) -> float:
+    """How long ago a reply was stored, by its file's time; 0 where it is heard of at once, or that cannot be told."""
+    try:
+        ago_s = now_s() - os.stat(path).st_mtime
+    except OSError:
+        return 0.0
+    return ago_s if ago_s >= AT_ONCE_S else 0.0

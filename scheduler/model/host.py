@@ -134,7 +134,10 @@ class Progressed:
 
 @dataclass(frozen=True)
 class Replied:
-    """An attempt's answer was stored by the keeper and collected: outcome, reply bytes, where outputs went."""
+    """An attempt's answer was stored by the keeper and collected: outcome, reply bytes, where outputs went.
+
+    `ago_s`: how long ago it was stored, where nobody listened then.
+    """
 
     worker_id: int
     job_id: int
@@ -144,6 +147,7 @@ class Replied:
     destination: str = ""
     exiting: bool = False
     versions: dict[str, str] = field(default_factory=dict)
+    ago_s: float = 0.0
 
 
 @dataclass(frozen=True)

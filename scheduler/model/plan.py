@@ -176,10 +176,14 @@ class Abort:
 
 @dataclass(frozen=True)
 class Retire:
-    """Stop an idle worker: because of age, a job that needs its room, or an operator."""
+    """Stop an idle worker: because of age, a job that needs its room, or an operator.
+
+    `again`: its pin outlives it, another worker of its provider takes it on.
+    """
 
     worker_id: int
     why: str
+    again: bool = False
 
 
 @dataclass(frozen=True)

@@ -42,16 +42,16 @@ def _stop(snapshot: Snapshot, worker: WorkerView, wanted: bool) -> Abort | Retir
     if snapshot.draining:
         return Retire(worker.id, "the scheduler is going down")
     if worker.retire_after:
-        return Retire(worker.id, worker.retire_after)
+        return Retire(worker.id, worker.retire_after, worker.pinned)
     if snapshot.drained and not any(each.state == "busy" for each in snapshot.workers):
         return Retire(worker.id, "the queue is drained, and nothing runs any more")
     if worker.mode == "oneshot" and worker.jobs_served:
         return Retire(worker.id, "its one job is done")
     if provider is not None and worker.revision != provider.revision:
-        return Retire(worker.id, f"the manifest of {provider.name} changed; it serves the one before")
+        return Retire(worker.id, f"the manifest of {provider.name} changed; it serves the one before", worker.pinned)
     astray = _astray(snapshot, worker)
     if astray:
-        return Retire(worker.id, f"{pool_name(astray)} is left alone, or not there any more")
+        return Retire(worker.id, f"{pool_name(astray)} is left alone, or not there any more", worker.pinned)
     aged = known.idle_timeout_s > 0 and worker.idle_s >= known.idle_timeout_s
     if aged and not wanted and not worker.pinned:
         return Retire(worker.id, f"idle for idle_timeout_s = {known.idle_timeout_s:.0f} s")

@@ -20,7 +20,10 @@ REPLIES = ("succeed", "fail", "time_out", "retry")
 """Events that follow from an answer: of an attempt that is over they are late, not wrong."""
 
 
-CURRENT = "SELECT id, state, attempt, worker_id, cancel_requested_at, tries, laters, deaths FROM jobs WHERE id = :id"
+CURRENT = (
+    "SELECT id, state, attempt, worker_id, cancel_requested_at, started_at, tries, laters, deaths"
+    " FROM jobs WHERE id = :id"
+)
 
 
 def finish(
@@ -39,12 +42,14 @@ def finish(
     later: bool = False,
     exit_code: int | None = None,
     versions: dict[str, str] | None = None,
+    ended_at: str | None = None,
 ) -> str:
     """End an attempt by `event` (succeed, fail, time_out, retry, give_back, stop, park, cancel); the job's state then.
 
     `late` = the attempt is over or not the current one: recorded, nothing changed. `not_before_at`, a stamp:
     back in the line it is blocked until then (`block`, by default backoff). `count_death`: a worker died of it.
-    `later`: the worker asked for another time, the try is not counted. give_back uncounts the try, too.
+    `later`: the worker asked for another time, the try is not counted. give_back uncounts the try, too. `ended_at`, a
+    stamp: when it ended, if that was not `at`; never before it began.
     Fenced: a give_back, stop or park of an attempt that is not the current one.
     """
     job = rows.first(tx, CURRENT, {"id": job_id})
@@ -65,7 +70,7 @@ def finish(
         return str(job.state)
     code = exit_code if exit_code is not None else outcome.exit_code
     if cell in JOB_ENDED:
-        _end(tx, job, cell, outcome, code, at, count_death)
+        _end(tx, job, cell, outcome, code, max(ended_at or at, job.started_at or ""), count_death)
         if reply is not None or destination is not None:
             results.put(tx, job_id, attempt, reply, destination)
     else:
@@ -78,7 +83,7 @@ def finish(
             not_before_at=not_before_at, tries=job.tries - 1 if uncounted else job.tries,
             laters=job.laters + int(later), deaths=job.deaths + int(count_death),
         )  # fmt: skip
-    close_attempt(tx, job, outcome, code, at, versions)
+    close_attempt(tx, job, outcome, code, ended_at or at, versions)
     events.record(
         tx, at, job_id=job_id, worker_id=job.worker_id, attempt=attempt, event=event,
         text=outcome.kind + (f": {outcome.text}" if outcome.text else ""),
@@ -96,8 +101,9 @@ def close_attempt(
 ) -> None:
     """Record how the job's current attempt ended."""
     rows.write(
-        tx, "UPDATE attempts SET ended_at = :at, outcome = :kind, outcome_text = :text, exit_code = :exit_code,"
-        " versions = coalesce(:versions, versions) WHERE job_id = :id AND attempt = :attempt AND ended_at IS NULL",
+        tx, "UPDATE attempts SET ended_at = max(:at, coalesce(sent_at, '')), outcome = :kind, outcome_text = :text,"
+        " exit_code = :exit_code, versions = coalesce(:versions, versions)"
+        " WHERE job_id = :id AND attempt = :attempt AND ended_at IS NULL",
         {
             "at": at, "kind": outcome.kind, "text": outcome.text, "exit_code": exit_code, "id": job.id,
             "attempt": job.attempt, "versions": json.dumps(versions) if versions else None,

@@ -5,6 +5,7 @@ A forecast rests on learned means and on the queue as it is; it promises nothing
 
 from __future__ import annotations
 
+import json
 import sqlite3
 
 from scheduler.clock import seconds
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     Times = tuple[float | None, float | None]
 
 LEAST_LEFT = 0.1
-"""Of what a load or a run usually takes, as much is always still to come: as in rules.expected, a test compares."""
+"""Of what a load or a run usually takes, or has taken by now, as much is always still to come."""
 
 COUNTED = 10_000
 """Jobs ahead of one that are counted; farther back nothing is said (P12)."""
@@ -27,6 +28,10 @@ EARLIER = (
     "SELECT count(*) FROM (SELECT 1 FROM jobs WHERE slug = ? AND variant = ? AND state = 'queued' AND blocked IS NULL"
     f" AND priority = ? AND id < ? LIMIT {COUNTED})"
 )
+BOUND = (
+    "SELECT id, slug, variant, state, attempt, worker_id, progress FROM jobs"
+    " WHERE state IN ('held', 'admitted', 'running') AND state IN ('admitted', 'running')"
+)
 SENT = "SELECT sent_at FROM attempts WHERE job_id = ? AND attempt = ?"
 LOADING = "SELECT created_at FROM workers WHERE id = ? AND state IN ('parked', 'starting')"
 
@@ -36,6 +41,7 @@ class Outlook:
 
     def __init__(self, connection: sqlite3.Connection, at_s: float, runs: bool) -> None:
         self._connection, self._at_s, self._runs = connection, at_s, runs
+        self._ends: dict[tuple[str, str], list[float]] | None = None
         self._forecasts = {(row["slug"], row["variant"]): row for row in connection.execute("SELECT * FROM forecasts")}
         self._timings = {(row["slug"], row["variant"]): row for row in connection.execute("SELECT * FROM timings")}
 
@@ -61,14 +67,18 @@ class Outlook:
     def _left_s(self, mean_s: float | None, since_at: str | None) -> float | None:
         if mean_s is None or not since_at:
             return None
-        return max(mean_s - max(0.0, self._at_s - seconds(since_at)), LEAST_LEFT * mean_s)
+        passed_s = max(0.0, self._at_s - seconds(since_at))
+        return max(mean_s - passed_s, LEAST_LEFT * max(mean_s, passed_s))
 
     def _rest_of_run_s(self, row: sqlite3.Row) -> float | None:
         sent = self._connection.execute(SENT, (row["id"], row["attempt"])).fetchone()
         mean_s, forecast = self._mean(row, "run"), self._forecasts.get((row["slug"], row["variant"]))
         if mean_s is None and forecast is not None and self._runs:
             mean_s = float(forecast["run_s"])
-        return None if sent is None else self._left_s(mean_s, sent["sent_at"])
+        if sent is None:
+            return None
+        by_itself_s = _extrapolated_s(row["progress"], self._at_s - seconds(sent["sent_at"]))
+        return self._left_s(mean_s, sent["sent_at"]) if by_itself_s is None else by_itself_s
 
     def _of_admitted(self, row: sqlite3.Row) -> Times:
         worker = self._connection.execute(LOADING, (row["worker_id"],)).fetchone()
@@ -83,14 +93,38 @@ class Outlook:
         if before >= COUNTED:
             return None, None
         soonest_s = max(0.0, seconds(forecast["starts_at"]) - self._at_s)
-        starts_in_s = soonest_s + before // max(1, forecast["workers"]) * forecast["run_s"]
+        rounds, place = divmod(before, max(1, forecast["workers"]))
+        taken = self._taken().get((row["slug"], row["variant"]), [])
+        if len(taken) >= max(1, forecast["workers"]):
+            soonest_s = max(soonest_s, taken[place])
+        starts_in_s = soonest_s + rounds * forecast["run_s"]
         return starts_in_s, starts_in_s + forecast["run_s"]
+
+    def _taken(self) -> dict[tuple[str, str], list[float]]:
+        """When each worker that has a job is expected to be free, by provider, soonest first; None knows = now."""
+        if self._ends is None:
+            self._ends = {}
+            for row in self._connection.execute(BOUND).fetchall():
+                ends_in_s = self.of(row)[1]
+                self._ends.setdefault((row["slug"], row["variant"]), []).append(ends_in_s or 0.0)
+            for ends in self._ends.values():
+                ends.sort()
+        return self._ends
 
     def _ahead(self, row: sqlite3.Row) -> int:
         of = (row["slug"], row["variant"], row["priority"])
         (higher,) = self._connection.execute(HIGHER, of).fetchone()
         (earlier,) = self._connection.execute(EARLIER, (*of, row["id"])).fetchone()
         return int(higher) + int(earlier)
+
+
+def _extrapolated_s(progress: str | None, passed_s: float) -> float | None:
+    """What is left of a job that tells how much of its work is done, at the pace so far; None of one that does not."""
+    told = json.loads(progress) if progress else {}
+    done, total = told.get("done"), told.get("total")
+    if not done or not total or not 0 < done <= total or passed_s <= 0:
+        return None
+    return float(passed_s * (total - done) / done)
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

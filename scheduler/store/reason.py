@@ -13,6 +13,8 @@ if TYPE_CHECKING:
 STOPS = "SELECT paused_at, drained_at FROM queue"
 REASONS = "SELECT slug, variant, job_id, ruling, text, at FROM reasons"
 SERVED = "SELECT revision FROM served WHERE slug = ? AND variant = ?"
+NEXT_TRY = "SELECT next_try_at FROM breakers WHERE slug = ?"
+HELD_BY = "SELECT event FROM events WHERE job_id = ? AND event IN ('park', 'hold', 'submit') ORDER BY id DESC LIMIT 1"
 EVIDENCE = "SELECT evidence FROM reasons WHERE slug = ? AND variant = ?"
 PASSING = ("backoff", "begin")
 DOWN = "no scheduler runs for this queue; `schedq up` starts one"
@@ -33,6 +35,8 @@ class Reasons:
         own = self._own(row)
         if own is not None and own["ruling"] == "backoff":
             return {**own, "text": own["text"] + self._last(row)}
+        if own is not None and row["state"] == "held":
+            return self._held(row) or own
         if own is not None or row["state"] != "queued":
             return own
         provider = self._providers.get((row["slug"], row["variant"]))
@@ -44,7 +48,7 @@ class Reasons:
             return {"ruling": "busy", "text": f"waits for its turn at {name}"}
         head = provider["job_id"]
         if head is None or head == row["id"]:
-            return {"ruling": provider["ruling"], "text": provider["text"]}
+            return {"ruling": provider["ruling"], "text": provider["text"] + self._again(provider)}
         if self._waiting(head):
             return {"ruling": "busy", "text": f"behind job {head} of {name}, which waits: {provider['ruling']}"}
         return {"ruling": "busy", "text": f"waits for its turn at {name}, behind job {head}"}
@@ -84,6 +88,22 @@ class Reasons:
             "text": f"was submitted for revision {row['revision'][:12]} of {row['slug']}, and {here} here now; put the"
             f" first one back, or move the job to the one that is here: `schedq update --repin {row['id']}`",
         }
+
+    def _held(self, row: sqlite3.Row) -> dict[str, str] | None:
+        """That nobody held it, but its policy: a lost attempt is not repeated without a word of its operator."""
+        found = self._connection.execute(HELD_BY, (row["id"],)).fetchone()
+        if found is None or found["event"] != "park":
+            return None
+        text = f"its worker was lost in attempt {row['attempt']}, and it asked to be held then (--on-lost hold);"
+        return {"ruling": "held", "text": f"{text} schedq release {row['id']} tries it again"}
+
+    def _again(self, provider: sqlite3.Row) -> str:
+        """When a provider whose breaker is open is tried again, and what does so at once."""
+        if provider["ruling"] != "breaker":
+            return ""
+        found = self._connection.execute(NEXT_TRY, (provider["slug"],)).fetchone()
+        when = f" {_when(found['next_try_at'])}" if found is not None and found["next_try_at"] else ""
+        return f"{when and ',' + when}; at once with schedq providers reset {provider['slug']}"
 
     def _last(self, row: sqlite3.Row) -> str:
         """What the attempt before said, which is what has to change."""

@@ -123,7 +123,7 @@ def ask_to_retire(tx: Connection, worker_id: int, why: str, *, idle: bool = Fals
         return "busy", job_id
     done = rows.write(
         tx,
-        "UPDATE workers SET retire_after = coalesce(retire_after, :why) WHERE id = :id AND state = :state",
+        "UPDATE workers SET retire_after = coalesce(retire_after, :why), pinned = 0 WHERE id = :id AND state = :state",
         {"why": why, "id": worker_id, "state": found.state},
     )
     if done.rowcount != 1:

@@ -139,5 +139,6 @@ def test_the_reason_of_a_broken_provider_names_the_log_where_there_is_one(ask: A
             assert pointer not in " ".join(ask(*argv)[1].split()), argv
         started(paths, "No module named 'torch'\n")
         for argv in pages:
-            assert BROKEN + pointer in " ".join(ask(*argv)[1].split()), argv
+            told = " ".join(ask(*argv)[1].split())
+            assert f"{BROKEN}; at once with schedq providers reset boltz{pointer}" in told, argv
         assert ask("log", "1")[0] == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -33,13 +34,23 @@ def collector(tmp_path: Path, heard: list[HostEvent]) -> Iterator[Collector]:
     made.close()
 
 
-def answered(collector: Collector) -> None:
+def answered(collector: Collector, ago_s: float = 0.0) -> None:
     task = Task(1, 7, 1, "echo", "", "x", "me", "", {}, "x.json", "json", "0" * 64, b"{}", {}, "")
     os.makedirs(collector.paths.jobs)
     place = attempts.lay_out(collector.paths, task, whole=False)
     Path(place.reply_path).write_text('{"ok": true, "result": {"n": 1}}')
+    os.utime(place.reply_path, (time.time() - ago_s,) * 2)
     collector.take(task)
     collector.heard(Stored(1, 7, 1, place.reply_path))
+
+
+@pytest.mark.parametrize(("ago_s", "told_s"), [(0.0, 0.0), (-500.0, 0.0), (3600.0, 3600.0)])
+def test_an_answer_says_how_long_ago_it_was_stored_where_nobody_listened(
+    collector: Collector, heard: list[HostEvent], ago_s: float, told_s: float
+) -> None:
+    answered(collector, ago_s)
+    (event,) = heard
+    assert isinstance(event, Replied) and event.ago_s == pytest.approx(told_s, abs=5.0)
 
 
 def test_an_answer_is_an_event_whatever_fails_around_it(

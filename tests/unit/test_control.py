@@ -204,11 +204,11 @@ def test_a_queue_that_nobody_made_yet_can_be_paused(ask: Ask, paths: Paths) -> N
     assert ask("queue")[1].startswith("paused for ")
 
 
-def test_a_drain_without_a_scheduler_waits_for_nothing_and_says_what_is_left(ask: Ask, paths: Paths) -> None:
+def test_a_drain_without_a_scheduler_while_a_job_runs_is_none_and_says_what_is_left(ask: Ask, paths: Paths) -> None:
     submitted(paths)
     in_state(paths, "running")
     code, _, err = ask("queue", "drain", "--timeout", "10s")
-    assert code == 0 and "nothing is waited for" in err and "1 running: 1 (boltz" in err, err
+    assert code == 6 and "not drained" in err and "1 running: 1 (boltz" in err, err
     assert json.loads(ask("queue", "--json")[1])["state"] == "draining"
 
 

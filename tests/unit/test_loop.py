@@ -965,3 +965,36 @@ def test_whatever_a_night_brings_every_job_ends_once_and_nothing_is_left(
         assert night.ask("SELECT job_id, attempt FROM attempts WHERE ended_at IS NULL") == []
         assert night.host.at_work == {}
         night.crash()
+
+
+# What ended while nobody listened
+
+
+def test_an_answer_from_long_ago_ends_its_job_then_and_teaches_how_long_it_ran(night: Night) -> None:
+    night.provide(provider("boltz"))
+    job = night.submit("boltz")
+    loop = night.up()
+    night.until(lambda: night.state(job) == "running")
+    [(worker_id,)] = night.ask("SELECT worker_id FROM jobs")
+    sent_s = night.clock.now_s()
+    night.clock.sleep(4000.0)
+    loop._inbox.append(Replied(worker_id, job, 1, Outcome("ok"), b"{}", ago_s=3996.0))
+    loop.tick()
+    assert night.state(job) == "succeeded"
+    [(ended, closed)] = night.ask("SELECT j.ended_at, a.ended_at FROM jobs j JOIN attempts a ON a.job_id = j.id")
+    assert ended == closed and seconds(ended) - sent_s == pytest.approx(4.0, abs=0.01)
+    with night.store.read() as tx:  # type: ignore[union-attr]
+        assert timings.known(tx)["boltz", ""].run_s == pytest.approx(4.0, abs=0.01)
+
+
+def test_no_job_ends_before_it_began_whatever_the_clock_did_meanwhile(night: Night) -> None:
+    night.provide(provider("boltz"))
+    job = night.submit("boltz")
+    loop = night.up()
+    night.until(lambda: night.state(job) == "running")
+    [(worker_id,)] = night.ask("SELECT worker_id FROM jobs")
+    loop._inbox.append(Replied(worker_id, job, 1, Outcome("ok"), b"{}", ago_s=1e6))
+    loop.tick()
+    asked_for = "SELECT j.started_at, j.ended_at, a.sent_at, a.ended_at FROM jobs j JOIN attempts a ON a.job_id = j.id"
+    [row] = night.ask(asked_for)
+    assert row[0] <= row[1] and row[2] <= row[3]

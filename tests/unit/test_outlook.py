@@ -77,14 +77,46 @@ def test_a_job_that_comes_up_and_one_that_runs_have_what_is_left_of_the_usual(pa
     assert times(paths)[1] == (None, approx(25.0))
 
 
-def test_a_run_that_takes_longer_than_usual_has_a_tenth_of_it_left(paths: Paths, store: Store) -> None:
+def test_a_run_that_takes_longer_than_usual_has_a_tenth_of_what_it_took_left(paths: Paths, store: Store) -> None:
     submitted(paths)
     worker_id = a_worker(store, age_s=900.0)
     with store.write() as tx:
         timings.ran(tx, "boltz", "", 40.0)
         queue.admit(tx, 1, worker_id, 1, stamp(NOW_S - 900.0))
         queue.send(tx, 1, 1, stamp(NOW_S - 900.0))
-    assert times(paths)[1] == (None, approx(outlook.LEAST_LEFT * 40.0))
+    assert times(paths)[1] == (None, approx(outlook.LEAST_LEFT * 900.0))
+
+
+def running(store: Store, job_id: int, sent_s: float, progress: tuple[float, float] | None = None) -> None:
+    """The job runs on a worker of its own, sent so long ago."""
+    worker_id = a_worker(store, age_s=900.0)
+    with store.write() as tx:
+        queue.admit(tx, job_id, worker_id, 1, stamp(NOW_S - 900.0))
+        queue.send(tx, job_id, 1, stamp(NOW_S - sent_s))
+        if progress is not None:
+            queue.progress(tx, job_id, 1, *progress, "working")
+
+
+def test_a_job_that_tells_how_far_it_is_has_left_what_its_own_pace_says(paths: Paths, store: Store) -> None:
+    submitted(paths, 2)
+    with store.write() as tx:
+        timings.ran(tx, "boltz", "", 14.0)
+    running(store, 1, 23.0, (23, 60))
+    assert times(paths)[1] == (None, approx(37.0))
+    running(store, 2, 10.0, (0, 60))
+    assert times(paths)[2] == (None, approx(4.0)), "of one that has done nothing the usual is all that is known"
+
+
+def test_no_job_is_said_to_start_before_the_only_worker_is_expected_to_be_free(paths: Paths, store: Store) -> None:
+    submitted(paths, 4)
+    with store.write() as tx:
+        timings.ran(tx, "boltz", "", 14.0)
+    running(store, 1, 30.0, (1, 6))
+    forecast(store, -5.0, run_s=14.0)
+    assert [times(paths)[n][0] for n in (2, 3)] == [approx(150.0), approx(164.0)]
+    running(store, 2, 6.0)
+    forecast(store, -5.0, run_s=14.0, count=2)
+    assert [times(paths)[n][0] for n in (3, 4)] == [approx(8.0), approx(150.0)]
 
 
 def test_without_a_scheduler_nobody_knows_when(paths: Paths, store: Store, monkeypatch: pytest.MonkeyPatch) -> None:

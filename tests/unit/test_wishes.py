@@ -17,11 +17,12 @@ from test_plan import CASES, snapshots
 from scheduler.clock import stamp
 from scheduler.model.machine import Pool, Reading
 from scheduler.model.plan import Abort, Go, Instruction, Postpone, Retire, Send, Settle, Snapshot, Start, Wish
+from scheduler.record import PIN_AGAIN_S
 from scheduler.rules import explain
 from scheduler.rules.placement import demand_of, placements
 from scheduler.rules.plan import plan
 from scheduler.simulate.host import SimHost
-from scheduler.store import peek, wishes, workers
+from scheduler.store import peek, queue, wishes, workers
 
 WISH = Wish("boltz", "")
 
@@ -259,3 +260,54 @@ def test_a_scheduler_is_not_idle_while_a_wish_waits_for_its_room(night: Night) -
     night.until(lambda: night.clock.elapsed_s > 300.0)
     assert states(night) == [] and night.ask("SELECT ruling FROM wishes") == [("no_room_now",)]
     assert night.clock.monotonic_s() - loop.last_activity < 10.0
+
+
+# A pin is its provider's
+
+
+def pinned(night: Night) -> int:
+    """A pinned worker that is ready; its id."""
+    night.provide(served("boltz", idle_timeout_s=5.0))
+    night.up()
+    want(night, pinned=True)
+    night.until(lambda: states(night) == [("ready", True, 0)])
+    return peek.workers(night.paths)[0]["id"]
+
+
+def test_a_pin_outlives_a_change_of_the_manifest_in_a_worker_of_the_one_that_is_here(night: Night) -> None:
+    first = pinned(night)
+    night.provide(replace(served("boltz", idle_timeout_s=5.0), revision="r2"))
+    night.until(lambda: states(night) == [("ready", True, 0)] and peek.workers(night.paths)[0]["id"] != first)
+    assert night.clock.elapsed_s < 60.0
+    [(text,)] = night.ask("SELECT text FROM events WHERE event = 'warm' ORDER BY id DESC LIMIT 1")
+    assert text == f"the pin of worker {first} wanted it warm"
+
+
+def test_a_pinned_worker_that_ends_by_itself_is_followed_by_another_after_a_while(night: Night) -> None:
+    first = pinned(night)
+    died_s = night.clock.elapsed_s
+    night.host.kill(first)
+    night.until(lambda: states(night) == [("ready", True, 0)] and peek.workers(night.paths)[0]["id"] != first)
+    assert PIN_AGAIN_S <= night.clock.elapsed_s - died_s < PIN_AGAIN_S + 20.0
+
+
+def test_a_pinned_worker_that_its_operator_retires_is_followed_by_none(night: Night) -> None:
+    first = pinned(night)
+    with night.store.write() as tx:  # type: ignore[union-attr]
+        workers.ask_to_retire(tx, first, "asked to by ann")
+    night.until(lambda: states(night) == [])
+    ended_s = night.clock.elapsed_s
+    night.until(lambda: night.clock.elapsed_s > ended_s + 2 * PIN_AGAIN_S)
+    assert states(night) == [] and night.ask("SELECT count(*) FROM wishes") == [(0,)]
+
+
+def test_no_pin_is_left_of_workers_that_a_drain_or_the_end_of_the_scheduler_retired(night: Night) -> None:
+    pinned(night)
+    with night.store.write() as tx:  # type: ignore[union-attr]
+        queue.drain(tx, stamp(night.clock.now_s()))
+    night.until(lambda: states(night) == [])
+    with night.store.write() as tx:  # type: ignore[union-attr]
+        queue.resume(tx)
+    ended_s = night.clock.elapsed_s
+    night.until(lambda: night.clock.elapsed_s > ended_s + 2 * PIN_AGAIN_S)
+    assert states(night) == [] and night.ask("SELECT count(*) FROM wishes") == [(0,)]
