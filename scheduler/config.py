@@ -254,12 +254,14 @@ class Paths:
         self.wake_socket = join(self.run, "wake")
 
     def _run_folder(self) -> str:
-        inside = os.path.join(self.home, "run")
-        if len(os.fsencode(os.path.join(inside, "0000000000.w"))) <= 100:
-            return inside
+        """Beside all else; where a socket's path is too long, in another place: one for all names of a queue."""
+        real = os.path.realpath(self.home)
+        for folder in (self.home, real) if _short(real) else ():
+            if _short(folder):
+                return os.path.join(folder, "run")
         import hashlib
 
-        mark = hashlib.sha256(os.fsencode(self.home)).hexdigest()[:12]
+        mark = hashlib.sha256(os.fsencode(real)).hexdigest()[:12]
         return f"/tmp/schedq-{os.getuid()}-{mark}"
 
     def content_of(self, sha256: str) -> str:
@@ -277,3 +279,8 @@ class Paths:
     def attempt(self, job_id: int, attempt: int) -> str:
         """The folder of one attempt."""
         return os.path.join(self.jobs, str(job_id), str(attempt))
+
+
+def _short(home_folder: str) -> bool:
+    """Whether the path of a worker's socket below it fits into an address (108 bytes with its end)."""
+    return len(os.fsencode(os.path.join(home_folder, "run", "0000000000.w"))) <= 100

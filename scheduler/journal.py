@@ -56,7 +56,8 @@ Quiet = Explain | Head | Postpone | Prefer
 LEFT_OUT = {
     "Answered": {"versions"},
     "Breaker": {"last_error"},
-    "Gone": {"text"},
+    "Failed": {"text"},
+    "Gone": {"text", "why"},
     "Holding": {"command"},
     "Outcome": {"text"},
     "Progressed": {"message"},
@@ -176,7 +177,7 @@ class Journal:
     def _open_next(self) -> None:
         """Begin a file, after dropping as many of the oldest as its room needs."""
         if self._home_fd < 0:
-            self._home_fd = os.open(self._home, FOLDER)
+            self._home_fd = os.open(self._home, FOLDER & ~os.O_NOFOLLOW)
         if self._folder < 0:
             with suppress(FileExistsError):
                 os.mkdir("journal", 0o700, dir_fd=self._home_fd)

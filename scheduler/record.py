@@ -13,7 +13,9 @@ from sqlalchemy import Connection
 
 from scheduler.clock import SystemClock, seconds, stamp
 from scheduler.errors import Fenced
+from scheduler.host.workers.protocol import TOLD
 from scheduler.model.host import (
+    UNKNOWN,
     Alive,
     Answered,
     Asked,
@@ -27,10 +29,11 @@ from scheduler.model.host import (
     Returned,
     Shown,
 )
-from scheduler.model.outcome import EXIT_LATER, EXIT_NO_ACCELERATOR, EXIT_REFUSED, Outcome, exit_words, later_s
+from scheduler.model.outcome import EXIT_LATER, EXIT_NO_ACCELERATOR, TERMINATED, Outcome, exit_words, later_s
 from scheduler.model.provider import Provider
 from scheduler.rules import breaker as breaker_rules
 from scheduler.rules import retry as retry_rules
+from scheduler.rules.deaths import death
 from scheduler.store import breakers, events, leases, queue, timings, wishes, workers
 from scheduler.view import Memory
 
@@ -134,10 +137,13 @@ class Recorder:
         ran = None
         if row.state != "busy" or self._is_on(event):
             moved = workers.move(
-                self.tx, event.worker_id, "reply", self.at, idle_since_at=self.at, jobs_served=row.jobs_served + 1,
+                self.tx, event.worker_id, "reply", self.at, idle_since_at=self.at,
+                jobs_served=row.jobs_served + (not event.untaken),
             )  # fmt: skip
             ran = self._free(event.worker_id, moved)
-            if event.exiting and moved == "ready":
+            if event.untaken:
+                self._died_unasked(row, event.outcome.text)
+            if (event.exiting or event.untaken) and moved == "ready":
                 workers.retire_after(self.tx, event.worker_id, "the worker is going down after its reply")
         if ran is not None and event.outcome.kind == "ok":
             timings.ran(self.tx, row.slug, row.variant, max(0.0, self.clock.monotonic_s() - ran - event.ago_s))
@@ -175,7 +181,8 @@ class Recorder:
         if row is None or row.state == "gone":
             return
         if not event.alive:
-            self._exit(row, None, event.text, "", spawned=row.state != "parked")
+            spawned = row.state != "parked"
+            self._exit(row, None, event.text, event.text if event.disk else "", spawned=spawned, full=event.disk)
             return
         if row.state == "retiring":
             return
@@ -216,10 +223,23 @@ class Recorder:
         row = workers.row(self.tx, event.worker_id)
         if row is None or row.state == "gone":
             return
+        job = queue.bound(self.tx, row.id)
+        if job is not None and job.state == "running" and event.begun not in (UNKNOWN, (job.id, job.attempt)):
+            text = "its worker ended before the request reached it"
+            self.finish(job.id, job.attempt, Outcome("interrupted", text))
+            self._died_unasked(row, text)
         self._exit(row, event.exit_code, event.text or event.why, event.why, spawned=True)
 
-    def _exit(self, row: Any, exit_code: int | None, text: str, stopped: str, *, spawned: bool) -> None:
+    def _died_unasked(self, row: Any, text: str) -> None:
+        """One that never answered anything ended before it began with its first request: three in a row are a fault."""
+        if not row.jobs_served:
+            self._breaker(row.slug, "crashed", text, f"(worker {row.id})")
+
+    def _exit(
+        self, row: Any, exit_code: int | None, text: str, stopped: str, *, spawned: bool, full: bool = False
+    ) -> None:
         """Nothing of a worker lives. `stopped`: what the host ended it for, by itself; "" = it ended on its own.
+        `full`: the disk had no room for its keeper.
 
         One that ends on its own before it was sent anything is a failed start, and its job waits a while if no load was
         waited for; exit 75 (asked for another time) is no failure, and all of its provider's jobs wait for that time.
@@ -240,6 +260,8 @@ class Recorder:
             self._put_off(row, said, later_s(text))
         elif row.ready_at is None and why.startswith("timed_out: "):
             self._failed_start(row, why.partition(": ")[2], kind)
+        elif exit_code in TERMINATED and row.state in ("parked", "starting", "ready"):
+            pass  # a shutdown says nothing of the provider
         elif row.state == "parked" and not stopped:
             said = f"its keeper ended before it was let go: {said}" if spawned else said
             self._failed_start(row, said, kind)
@@ -250,11 +272,11 @@ class Recorder:
         if job is None:
             return
         if job.state == "admitted":
-            wait_s = self._wait_s(row) if row.state in ("parked", "ready") and not stopped else None
+            wait_s = self._wait_s(row) if row.state in ("parked", "ready") and (full or not stopped) else None
             wait_s = later_s(text) if later else wait_s
             self.give_back(job.id, job.attempt, f"its worker did not come up: {text or exit_words(exit_code)}", wait_s)
             return
-        self.finish(job.id, job.attempt, _death(why, exit_code, text), death=True)
+        self.finish(job.id, job.attempt, death(why, exit_code, text, told=stopped == TOLD), death=True)
 
     def give_back(self, job_id: int, attempt: int, text: str, wait_s: float | None = None) -> None:
         """Undo a claim: the job is queued again, uncounted; for `wait_s` it is not tried again."""
@@ -323,22 +345,3 @@ class Recorder:
 
 def _first_later_s(job: Any, now_s: float) -> float:
     return seconds(job.started_at) if job.laters and job.started_at else now_s
-
-
-def _death(why: str, exit_code: int | None, text: str) -> Outcome:
-    """The outcome of an attempt whose worker's whole tree is gone and that left no reply."""
-    aborted, _, said = why.partition(": ")
-    if aborted in ("timed_out", "cancelled", "interrupted", "over_budget"):
-        return Outcome(aborted, said or text, exit_code)
-    if exit_code is None:
-        return Outcome("lost", "the worker vanished and nobody recorded its exit status", None)
-    if exit_code == EXIT_REFUSED:
-        return Outcome("refused", text or exit_words(exit_code), exit_code)
-    if exit_code == EXIT_NO_ACCELERATOR:
-        return Outcome("no_accelerator", text or exit_words(exit_code), exit_code)
-    if exit_code == EXIT_LATER:
-        return Outcome("error", text or exit_words(exit_code), exit_code, later_s(text))
-    if exit_code == 0:
-        return Outcome("no_reply", "the worker left (exit 0) without an answer", 0)
-    how = f"was {exit_words(exit_code)}" if exit_code < 0 else f"ended with {exit_words(exit_code)}"
-    return Outcome("crashed", f"the worker {how}" + (f": {text}" if text else ""), exit_code)

@@ -121,15 +121,21 @@ def what_keeps(paths: Paths) -> str:
 
 
 def reset(call: Call) -> int:
-    """Close the breakers of providers now, and say what each was. UnknownProvider before anything is done."""
+    """Close the breakers of providers now, and say what each was; what waited for its next try is tried again too.
+
+    UnknownProvider before anything is done.
+    """
     paths = Paths()
     slugs = [_known(slug, paths) for slug in dict.fromkeys(call.many("slugs"))]
     rows: list[dict[str, Any]] = []
     with closing(Store(paths)) as store, store.write() as tx:
         for slug in slugs:
             was = breakers.row(tx, slug)
-            rows.append(_was(slug, was))
-            if was is not None:
+            freed = operator.try_now(tx, slug)
+            rows.append({**_was(slug, was), "freed": freed})
+            if freed:
+                rows[-1]["text"] += f"; {say.counted(freed, 'job')} that waited for the next try may go on now"
+            if was is not None or freed:
                 breakers.put(tx, slug, None)
                 events.record(tx, now_at(), event="reset", text=f"{slug}: {rows[-1]['text']}")
     wake.nudge(paths)

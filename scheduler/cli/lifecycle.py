@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from contextlib import suppress
 
 from scheduler import wake
 from scheduler.cli import asking, say, starting, stopping, takeover
@@ -11,7 +12,10 @@ from scheduler.cli.about import VERSION
 from scheduler.cli.fast import Call
 from scheduler.clock import now_s, seconds
 from scheduler.config import Paths, settings
-from scheduler.errors import OlderSchema, SchedqError, SchedulerDown
+from scheduler.errors import OlderSchema, SchedqError, SchedulerDown, Temporary
+
+NEEDED_BYTES = 1 << 20
+"""What a scheduler writes before it answers, with room to spare: its log, its epoch, the database's log."""
 
 JUST_NOW_S = 10.0
 """How long ago a scheduler may have ended and still be handing over."""
@@ -135,10 +139,29 @@ def _ended_just_now(paths: Paths) -> bool:
 
 def _refuse_bad_start(paths: Paths) -> None:
     """Raise now what a new scheduler would end on at once, so that the one that runs goes on."""
-    from contextlib import suppress
-
     from scheduler.store import peek
 
     settings()
+    _refuse_full(paths)
     with suppress(OlderSchema):
         peek.last_id(paths)
+
+
+def _refuse_full(paths: Paths) -> None:
+    """Temporary if the disk of the queue takes nothing more: the scheduler that runs waits that out, a new one cannot
+    begin.
+    """
+    trial = os.path.join(paths.home, f"trial.{os.getpid()}.tmp")
+    try:
+        with open(trial, "xb") as file:
+            file.write(bytes(NEEDED_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+    except OSError as error:
+        raise Temporary(
+            f"{paths.home} takes no {NEEDED_BYTES >> 20} MiB more ({error.strerror}), which another scheduler needs to"
+            " begin; the one that runs stays; make room, then schedq restart again"
+        ) from None
+    finally:
+        with suppress(OSError):
+            os.unlink(trial)

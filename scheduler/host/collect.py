@@ -16,6 +16,7 @@ from scheduler.config import Paths
 from scheduler.host import attempt as attempts
 from scheduler.host import publishing
 from scheduler.host.workers import regular
+from scheduler.host.workers.protocol import TOLD
 from scheduler.host.workers.records import last_line
 from scheduler.model.host import Task
 from scheduler.model.outcome import (
@@ -25,6 +26,8 @@ from scheduler.model.outcome import (
     LATER_S,
     LATEST_S,
     SOONEST_S,
+    TERMINATED,
+    TOLD_WORDS,
     Outcome,
     exit_words,
     later_s,
@@ -46,6 +49,7 @@ class Collected:
     reply: bytes | None = None
     destination: str = ""
     exiting: bool = False
+    untaken: bool = False
     versions: dict[str, str] | None = None
 
 
@@ -54,7 +58,8 @@ def collect(
 ) -> Collected:
     """Read an attempt's stored reply, look for its outputs and publish them; whatever was said, it is an outcome.
 
-    `unstored` is what its keeper said that kept it from storing one.
+    `unstored` is what its keeper said that kept it from storing one. Where the provider's manifest is gone its mode is
+    "": the reply says itself whether it is a command's.
     """
     place = attempts.desk(paths, task.job_id, task.attempt, task.input_name)
     try:
@@ -62,7 +67,7 @@ def collect(
         stored = json.loads(data, parse_constant=_no_number, parse_float=_finite)
         if not isinstance(stored, dict):
             raise ValueError("it is no JSON object")
-        oneshot = spec["mode"] == "oneshot"
+        oneshot = spec["mode"] == "oneshot" or (not spec["mode"] and stored.get("oneshot") is True)
         outcome, result = _oneshot(stored, place) if oneshot else _resident(stored)
     except RecursionError:
         return Collected(Outcome("no_reply", "the worker's reply cannot be read: it is nested too deep"))
@@ -72,6 +77,8 @@ def collect(
     except ValueError as error:
         return Collected(Outcome("no_reply", clean(f"the worker's reply cannot be read: {error}")))
     exiting = bool(stored.get("exiting")) or stored.get("reason") == "worker_exiting"
+    if outcome.kind == "no_reply":
+        return _without_reply(stored, outcome)
     if outcome.kind != "ok":
         return Collected(outcome, exiting=exiting)
     destination, trouble = publishing.published(paths, task, place)
@@ -91,6 +98,15 @@ def collect(
         if trouble is not None:
             return Collected(trouble, _reply(result, place.out_dir), exiting=exiting)
     return Collected(outcome, _reply(result, destination), destination, exiting)
+
+
+def _without_reply(stored: dict[str, Any], outcome: Outcome) -> Collected:
+    """An attempt that nothing was answered to: begun or not, and whether its worker was told to end from outside."""
+    if stored.get("untaken") is True and stored.get("no_reply") is True:
+        return Collected(Outcome("interrupted", f"nothing of it was begun: {outcome.text}"), untaken=True)
+    if stored.get("why") == TOLD or outcome.exit_code in TERMINATED:
+        return Collected(Outcome("lost", f"{TOLD_WORDS}: {outcome.text}", outcome.exit_code))
+    return Collected(outcome)
 
 
 def _reply(result: Any, folder: str) -> bytes:

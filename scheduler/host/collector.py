@@ -19,6 +19,7 @@ from scheduler.config import Paths
 from scheduler.host import attempt as attempts
 from scheduler.host import collect, environments, publishing
 from scheduler.host.workers.orders import Stored
+from scheduler.host.workers.protocol import TOLD
 from scheduler.host.workers.records import lay_mark
 from scheduler.model.host import Failed, Gone, HostEvent, Nudged, Replied, Task
 from scheduler.model.outcome import Outcome
@@ -101,7 +102,8 @@ class Collector:
         Said more than once (it was to be stopped and is gone), each of them waits.
         """
         silent = self._silent.pop(event.worker_id, None)
-        if silent is not None and event.worker_id in self._ended:
+        told = isinstance(event, Gone) and event.why == TOLD
+        if silent is not None and (event.worker_id in self._ended or silent.untaken or told):
             task = self._taken(silent)
             self.emit(Nudged() if task is None else self._collected(silent, task))
         self._ended.discard(event.worker_id)
@@ -142,14 +144,14 @@ class Collector:
     def _replied(self, stored: Stored, task: Task) -> HostEvent:
         spec = self.spec_of(task.slug, task.variant)
         if spec is None:  # its manifest is gone by now: what was answered is an answer all the same
-            spec = {"mode": "resident", "outputs": [], "environment": None, "revision": ""}
+            spec = {"mode": "", "outputs": [], "environment": None, "revision": ""}
         ago_s = _ago_s(stored.reply_path)
         facts = self._job_facts(task, spec, ago_s)
         unstored = stored.error if stored.no_reply else ""
         got = collect.collect(self.paths, spec, task, facts, self.umask, unstored)
         return Replied(
             stored.worker_id, task.job_id, task.attempt, got.outcome, got.reply, got.destination, got.exiting,
-            facts["versions"], ago_s,
+            facts["versions"], ago_s, got.untaken,
         )  # fmt: skip
 
     def _job_facts(self, task: Task, spec: Spec, ago_s: float) -> dict[str, Any]:

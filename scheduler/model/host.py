@@ -136,7 +136,7 @@ class Progressed:
 class Replied:
     """An attempt's answer was stored by the keeper and collected: outcome, reply bytes, where outputs went.
 
-    `ago_s`: how long ago it was stored, where nobody listened then.
+    `ago_s`: how long ago it was stored, where nobody listened then. `untaken`: the worker ended before it began.
     """
 
     worker_id: int
@@ -148,6 +148,7 @@ class Replied:
     exiting: bool = False
     versions: dict[str, str] = field(default_factory=dict)
     ago_s: float = 0.0
+    untaken: bool = False
 
 
 @dataclass(frozen=True)
@@ -159,17 +160,22 @@ class Forgotten:
     attempt: int
 
 
+UNKNOWN = (0, 0)
+
+
 @dataclass(frozen=True)
 class Gone:
     """No living process of the worker's tree is left. `exit_code` None = nobody recorded it.
 
-    `text` is the last line of its log; `why` is what it was stopped for, "" = it ended by itself.
+    `text` is the last line of its log; `why` is what it was stopped for, "" = it ended by itself. `begun`: the attempt
+    (job, number) that may have been in work then, None = there was none, UNKNOWN = that cannot be told.
     """
 
     worker_id: int
     exit_code: int | None
     text: str = ""
     why: str = ""
+    begun: tuple[int, int] | None = UNKNOWN
 
 
 @dataclass(frozen=True)
@@ -186,11 +192,13 @@ class Failed:
     """An order could not be carried out (the keeper could not be started, the request not sent).
 
     `alive`: something of the worker may live and has to be stopped; only a keeper that never started is not.
+    `disk`: for want of room on the disk, which is nobody's failure.
     """
 
     worker_id: int
     text: str
     alive: bool = True
+    disk: bool = False
 
 
 @dataclass(frozen=True)

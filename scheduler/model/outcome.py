@@ -20,6 +20,11 @@ RULINGS = (
 
 EXIT_REFUSED, EXIT_NO_ACCELERATOR, EXIT_LATER = 3, 5, 75
 
+TERMINATED = (-15, 143)
+"""Exit codes of a process that was told to terminate, by SIGTERM: where schedq did not, the machine or a person did."""
+
+TOLD_WORDS = "its worker was told to terminate, and not by schedq"
+
 
 @dataclass(frozen=True)
 class Outcome:

@@ -1,10 +1,11 @@
 """When a provider is broken, and when it is tried again: one bad provider must not eat the night (P11).
 
-It opens after 2 failed starts in a row, after 3 crashes or time-outs in a row on 3 different inputs, or at once when
-a worker says that its accelerator is absent. What an input can cause never counts, neither for nor against. It is
-half-open after a minute, with one job; each failure then doubles the wait, up to 30 minutes. It closes by itself:
-by a start that came up if failed starts opened it, by an answer otherwise. A worker that asks for another time before
-it is ready puts its provider off for that long: open as well, with no failure counted, until a start comes up.
+It opens after 2 failed starts in a row, after 3 crashes or time-outs in a row on 3 different inputs, or at once
+when a worker says that its accelerator is absent. What an input can cause, or a job's own --timeout, never counts,
+neither for nor against. It is half-open after a minute, with one job; each failure then doubles the wait, up to 30
+minutes. It closes by itself: by a start that came up if failed starts opened it, by an answer otherwise. A worker
+that asks for another time before it is ready puts its provider off for that long: open as well, with no failure
+counted, until a start comes up.
 """
 
 from __future__ import annotations
@@ -17,6 +18,9 @@ STARTS, INPUTS = 2, 3
 FIRST_WAIT_S, LONGEST_WAIT_S = 60.0, 1800.0
 START, ACCELERATOR = "(start)", "(accelerator)"
 REMEMBERED = 16
+
+OWN_TIME = "it took longer than the job's --timeout"
+"""What a time-out says that a job set for itself: that says nothing of its provider."""
 
 CRASHES = ("crashed", "timed_out", "no_reply", "quarantined")
 
@@ -38,7 +42,7 @@ def after(before: BreakerState | None, kind: str, text: str, input_sha256: str, 
     if kind == "ok":
         return before if before is None or before == BreakerState() else BreakerState()
     marks = {"failed_start": START, "accelerator": ACCELERATOR, "no_accelerator": ACCELERATOR}
-    if kind not in marks and kind not in CRASHES:
+    if (kind not in marks and kind not in CRASHES) or (kind == "timed_out" and text == OWN_TIME):
         return before
     inputs = (*state.inputs, marks.get(kind) or input_sha256)[-REMEMBERED:]
     counted = replace(state, failures=state.failures + 1, inputs=inputs, last_error=text)

@@ -11,6 +11,7 @@ from collections.abc import Collection
 from scheduler.model.plan import Abort, Retire, Snapshot, WorkerView
 from scheduler.model.provider import Provider
 from scheduler.rules import explain
+from scheduler.rules.breaker import OWN_TIME
 from scheduler.rules.figures import pool_name
 from scheduler.rules.order import disk_low
 
@@ -70,7 +71,7 @@ def _busy(worker: WorkerView, provider: Provider) -> Abort | None:
     if worker.cancel:
         return Abort(worker.id, "it was asked to be cancelled", "cancelled")
     if worker.deadline_in_s is not None and worker.deadline_in_s <= 0:
-        return Abort(worker.id, "it took longer than the job's --timeout", "timed_out")
+        return Abort(worker.id, OWN_TIME, "timed_out")
     if worker.alive_s >= provider.request_timeout_s > 0:
         silent = f"no sign of life for request_timeout_s = {provider.request_timeout_s:.0f} s"
         return Abort(worker.id, silent, "timed_out")

@@ -24,6 +24,11 @@ TAKEN = (
     " AND state IN ('queued', 'held', 'admitted', 'running', 'succeeded')"
 )
 
+NO_BACKOFF = (
+    "UPDATE jobs SET blocked = NULL, not_before_at = NULL WHERE state = 'queued' AND blocked IS NOT NULL"
+    " AND blocked = 'backoff' AND slug = :slug"
+)
+
 WAITING, UNSENT = ("queued", "held"), ("queued", "held", "admitted")
 UNENDED = ("queued", "held", "admitted", "running")
 CHANGEABLE = {
@@ -58,10 +63,13 @@ def hold(tx: Connection, job_id: int, at: str) -> str:
 
 
 def release(tx: Connection, job_id: int, at: str) -> str:
-    """Put a held job back into the line, at its old place; its state then. UsageError if it is not held."""
+    """Put a held job back into the line, at its old place; its state then. UsageError if it is not held.
+
+    A back-off is over with that; a time before which it was not to begin is not.
+    """
     job, state = _asked(tx, job_id, "release")
     if state != job.state:
-        begin = job.not_before_at is not None and job.not_before_at > at
+        begin = job.not_before_at is not None and job.not_before_at > at and not job.attempt
         move(tx, job, state, blocked="begin" if begin else None, not_before_at=job.not_before_at if begin else None)
         events.record(tx, at, job_id=job_id, event="release")
     return state
@@ -157,3 +165,8 @@ _HINTS = {
     ("requeue", "running"): "; it is being tried already",
     ("requeue", "admitted"): "; it is being tried already",
 }
+
+
+def try_now(tx: Connection, slug: str) -> int:
+    """End the back-off of every waiting job of a provider, which an operator knows to be mended; how many."""
+    return int(rows.write(tx, NO_BACKOFF, {"slug": slug}).rowcount)

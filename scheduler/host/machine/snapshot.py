@@ -23,6 +23,9 @@ from scheduler.rules.pools import Layout, Memory, Wanted, layout
 from scheduler.strangers import Strangers
 
 DISK_SHARE = 0.02
+LEAST_FILES = 256
+"""How many files a disk must take yet: a worker and its attempt need about twenty."""
+
 KINDS = ("host", "unified", "device")
 
 
@@ -63,7 +66,7 @@ class Snapshots:
         self._again: Probe[tuple[Holding, ...]] = Probe("what holders use", within_s)
         self._memory: Probe[tuple[dict[str, Reading], list[cgroup.Bound]]] = Probe("host memory", within_s)
         self._around: Probe[tuple[int, str, tuple[Reading, ...]]] = Probe("the control groups", within_s)
-        self._disk: Probe[tuple[float, float]] = Probe("the disk of the state folder", within_s)
+        self._disk: Probe[tuple[float, float, int | None]] = Probe("the disk of the state folder", within_s)
 
     def take(self) -> Machine:
         """Everything as it is now; blocks for a few deadlines at most, whatever hangs.
@@ -136,7 +139,11 @@ class Snapshots:
         room = self._disk.ask(lambda: _disk(self.home))
         if room is None:
             return None, kept_gib, self._disk.missing
-        return room[0], min(kept_gib, room[1] * DISK_SHARE), ""
+        free_gib, whole_gib, files = room
+        kept_gib = min(kept_gib, whole_gib * DISK_SHARE)
+        if files is not None and files < LEAST_FILES:
+            return 0.0, kept_gib, f"the disk of the state folder has room for {files} more files: it counts as full"
+        return free_gib, kept_gib, ""
 
 
 def wanted(settings: Settings) -> Wanted:
@@ -199,9 +206,11 @@ def _unused(holdings: tuple[Holding, ...]) -> tuple[Holding, ...]:
     )
 
 
-def _disk(home: str) -> tuple[float, float]:
+def _disk(home: str) -> tuple[float, float, int | None]:
+    """GiB free, GiB in all, and how many more files it takes, None where nobody counts them."""
     folder = home
     while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
         folder = os.path.dirname(folder)
     room = os.statvfs(folder)
-    return room.f_bavail * room.f_frsize / GIB, room.f_blocks * room.f_frsize / GIB
+    files = room.f_favail if room.f_files else None
+    return room.f_bavail * room.f_frsize / GIB, room.f_blocks * room.f_frsize / GIB, files

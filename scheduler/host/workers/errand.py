@@ -26,7 +26,8 @@ WAITS = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO, errno.
 class Errand:
     """The attempt in work. `tell` passes events on; `ended` is called once, with what `stored` says, or {} if dropped.
 
-    It is `over` when its end is decided, by the first who does; until that is stored it is not `ended`.
+    It is `over` when its end is decided, by the first who does; until that is stored it is not `ended`. `taken`: the
+    worker has begun with it, or says no such thing (`says_taken` in the order); `why`: what its keeper was stopped for.
     The keeper asks `settle` for the end of what it sees itself: a dead leader, a command's exit. Nothing is stored
     once the queue no more `stands` where it was.
     """
@@ -45,6 +46,7 @@ class Errand:
         self._utf8 = getincrementaldecoder("utf-8")()
         self._progress: dict[str, Any] = {}
         self._told, self.cut = False, ""
+        self.taken, self.why = not order.get("says_taken"), ""
 
     def connect(self, path: str) -> None:
         """Open the connection that the request and its reply take."""
@@ -52,6 +54,7 @@ class Errand:
         try:
             self.sock.connect(path)
         except OSError as error:
+            self.taken = False
             self.settle(None, f"the worker takes no connection: {error.strerror}")
             return
         self.loop.watch(self.sock.fileno(), self._hear)
@@ -119,11 +122,13 @@ class Errand:
                     self._read_line(line)
 
     def _read_line(self, line: bytes) -> None:
-        said = loads(line)
+        said, self.taken = loads(line), True
         if not isinstance(said, dict):
             raise ValueError("not a JSON object")
         if "event" not in said or "ok" in said:
             self.settle(line, exiting=bool(said.get("exiting")) or said.get("reason") == "worker_exiting")
+            return
+        if said["event"] == "taken":
             return
         told = {key: said.get(key) for key in ("done", "total", "message")}
         self._progress = {key: v if isinstance(v, str | int | float) else None for key, v in told.items()}
@@ -174,7 +179,8 @@ class Errand:
     def _store(self, reply: bytes | None, error: str, exiting: bool, more: dict[str, Any]) -> None:
         """Keep it by rename; with a full disk it is held until there is room, otherwise the end says what was wrong."""
         if error:
-            reply = dumps({"ok": False, "no_reply": True, "error": error, "exit_code": self.exit_code, **more})
+            end = {"untaken": not self.taken, "why": self.why}
+            reply = dumps({"ok": False, "no_reply": True, "error": error, "exit_code": self.exit_code, **end, **more})
         try:
             if not self._stands():
                 raise FileNotFoundError(errno.ENOENT, "the queue was removed")
@@ -189,7 +195,7 @@ class Errand:
             error = f"the reply could not be stored: {trouble or type(trouble).__name__}"
         self._end({
             "reply_path": self.path, "no_reply": bool(error), "error": error, "exiting": exiting,
-            "exit_code": self.exit_code,
+            "exit_code": self.exit_code, "untaken": not self.taken, "why": self.why,
         })  # fmt: skip
 
     def _keep(self, reply: bytes | None) -> None:

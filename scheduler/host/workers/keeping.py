@@ -10,7 +10,7 @@ from scheduler.host.workers.child import reply_of, start
 from scheduler.host.workers.door import Door, Peer
 from scheduler.host.workers.errand import Errand
 from scheduler.host.workers.knocking import Knocking
-from scheduler.host.workers.protocol import CHUNK, MARK, PARKED_S, PROTOCOL, claim_of, introduced
+from scheduler.host.workers.protocol import CHUNK, MARK, PARKED_S, PROTOCOL, TOLD, claim_of, introduced
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ ROOM_S = 60.0
 """How long a keeper that is told to stop waits for room on the disk for the answer that it holds."""
 LOOK_S = 10.0
 """How often it is looked whether orders can arrive and what is stored is found."""
-TOLD = "its keeper was told to terminate"
 LOST = "its folder was removed, or is another worker's by now"
 
 
@@ -150,6 +149,7 @@ class Keeper:
         peer.body, peer.errand = int(order.get("length", 0)), None
         if self.stopping or self.state != "ready":
             return {"error": f"the worker is {'stopping' if self.stopping else self.state}, not ready"}
+        order["says_taken"] = not self.oneshot and self.answer.get("protocol") != "legacy"
         errand = Errand(self.loop, order, self.door.tell, self.settled, lambda: self.door.want(peer), self.stands)
         self.errand, self.state = errand, "busy"
         if self.oneshot:
@@ -256,7 +256,7 @@ class Keeper:
             self.tried(lambda: self.end_tree(self.order.get("stop_grace_s", 10.0)))
         self.tried(lambda: self.pump(64))
         if self.errand:
-            self.errand.exit_code = code
+            self.errand.exit_code, self.errand.why = code, self.why
         if not self.oneshot:
             self.tried(self.write_exit)
             self.tried(self.hear_last)

@@ -22,7 +22,8 @@ class Launch:
 @dataclass(frozen=True)
 class Stored:
     """An attempt's end lies in `reply_path`. `no_reply`: the keeper wrote it because the worker did not answer;
-    then `exit_code` is the worker's, if it had ended by then. `exiting`: the worker said that it leaves.
+    then `exit_code` is the worker's, if it had ended by then. `exiting`: the worker said that it leaves. `untaken`: it
+    ended before it began with the request. `why`: what its keeper was stopped for, "" = it was not.
     """
 
     worker_id: int
@@ -33,3 +34,5 @@ class Stored:
     no_reply: bool = False
     error: str = ""
     exiting: bool = False
+    untaken: bool = False
+    why: str = ""

@@ -105,7 +105,7 @@ class Parting:
             return
         clear(ward.folder, ward.control, ward.socket_path)
         code, why = recorded_exit(ward.folder)
-        gone = Gone(ward.id, code, worker_words(ward.log), ward.why or why)
+        gone = Gone(ward.id, code, worker_words(ward.log), ward.why or why, ward.begun(code))
         if ward.errand and os.path.exists(ward.errand[2]):
             roster.emit(Stored(ward.id, *ward.errand, exit_code=code))
         ward.errand = None

@@ -18,8 +18,9 @@ request that did not arrive whole), `waiting` (job, attempt, error:
 an end that cannot be stored yet), `leader_exit` (exit_code).
 
 **Keeper and worker** (`run/<id>.w`, a connection per request): `{"op": "ping"}`, `{"op": "predict", ...}`,
-`{"op": "shutdown"}`; lines with an `event` and no `ok` may come before the reply: `{"ok": true, "result": {...}}`, as
-legacy workers say it `{"ok": true, ...}`, or `{"ok": false, "error", "reason"}`. A worker whose ping names no protocol
+`{"op": "shutdown"}`; lines with an `event` and no `ok` may come before the reply, `taken` first: of a worker
+that ends before it said so nothing was asked. The reply: `{"ok": true, "result": {...}}`, as legacy workers say it
+`{"ok": true, ...}`, or `{"ok": false, "error", "reason"}`. A worker whose ping names no protocol
 is a legacy one and gets the request itself.
 """
 
@@ -46,6 +47,9 @@ PARKED_S = 60.0
 
 CLAIM = "--schedq-keeper"
 """The word in argv after which a keeper's claim stands, as `key=value` words."""
+
+TOLD = "its keeper was told to terminate"
+"""Why a keeper stopped that got a SIGTERM: a shutdown, the end of a container or session, a person."""
 
 MARK = "SCHEDQ_WORKER"
 """The variable that marks every process of a worker: `<queue_id>:<worker_id>`."""

@@ -6,6 +6,7 @@ and never needed to stay ours: the same code serves one that was started a momen
 
 from __future__ import annotations
 
+import errno
 import heapq
 import itertools
 import os
@@ -65,7 +66,9 @@ class Roster:
             except (OSError, SchedqError) as error:
                 del self._wards[order.worker_id]
                 text = error.strerror if isinstance(error, OSError) else str(error)
-                self.emit(Failed(order.worker_id, f"its keeper could not be started: {text}", alive=False))
+                self.emit(
+                    Failed(order.worker_id, f"its keeper could not be started: {text}", alive=False, disk=_full(error))
+                )
 
         self._do(order.worker_id, do)
 
@@ -183,3 +186,8 @@ class Roster:
 def _own_umask() -> int:
     with open("/proc/self/status") as file:
         return next((int(line.split()[1], 8) for line in file if line.startswith("Umask:")), 0o022)
+
+
+def _full(error: BaseException) -> bool:
+    """Whether it says that a disk takes no more."""
+    return isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT)

@@ -198,10 +198,13 @@ def alive(folder: str, queue_id: str, worker_id: int) -> bool:
 
 
 def keeper_of(folder: str) -> Stat | None:
-    """The living keeper whose claim names this folder; None if there is none."""
+    """The living keeper whose claim names this folder, by whatever path; None if there is none."""
+    ours = regular.inode(folder)
     for stat in everyone().values():
         argv = argv_of(stat.pid)
-        if CLAIM in argv and argv[-1] == folder and stat.state not in "ZX":
+        if CLAIM not in argv or stat.state in "ZX":
+            continue
+        if argv[-1] == folder or (ours is not None and regular.inode(argv[-1]) == ours):
             return stat
     return None
 

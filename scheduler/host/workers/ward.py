@@ -17,7 +17,7 @@ from scheduler.host.workers.parting import Parting, readable
 from scheduler.host.workers.protocol import LINE_LIMIT, agreed
 from scheduler.host.workers.spawn import keeper_argv, reached, reap, spawn_keeper
 from scheduler.host.workers.words import answered, progressed
-from scheduler.model.host import Adopt, Alive, Failed, Forgotten, Park, Replied, Shown
+from scheduler.model.host import UNKNOWN, Adopt, Alive, Failed, Forgotten, Park, Replied, Shown
 from scheduler.model.outcome import Outcome
 
 if TYPE_CHECKING:
@@ -42,9 +42,11 @@ class Ward:
         self.control = os.path.join(roster.paths.run, f"{worker_id}.k")
         self.socket_path = os.path.join(roster.paths.run, f"{worker_id}.w")
         self.pid, self.started, self.pidfd, self.child = 0, 0.0, -1, False
-        self.answered, self.legacy, self.closed = False, False, False
+        self.answered, self.legacy, self.closed, self.rebooted = False, False, False, False
         self.row: Adopt | None = None
         self.errand: tuple[int, int, str] | None = None
+        self.silent: tuple[int, int] | None = None
+        """The attempt that it ended without a reply, which its own end explains."""
         self.log = os.path.join(self.folder, "log")
         """Where it says why it ends: its own log, and of an attempt that it was sent that one's."""
         self.unsent: Callable[[], None] | None = None
@@ -55,6 +57,18 @@ class Ward:
     def after(self, wait_s: float, act: Callable[[], None]) -> None:
         """Call `act` later; what goes wrong in it is told of this worker."""
         self.roster.after(wait_s, act, self.id)
+
+    def begun(self, exit_code: int | None) -> tuple[int, int] | None:
+        """Which attempt may have been in work when everything ended: a keeper that ended in order has stored the end of
+        each that it began.
+        """
+        if self.rebooted:
+            return UNKNOWN
+        if self.errand is None:
+            return self.silent
+        if exit_code is not None and not os.path.exists(self.errand[2]):
+            return None
+        return self.errand[:2]
 
     # Started here, or found
 
@@ -85,7 +99,7 @@ class Ward:
             self.errand = (job, attempt, os.path.join(self.roster.paths.job(job), f"{attempt}.json"))
             self.log = os.path.join(self.roster.paths.attempt(job, attempt), "log")
         if row.boot_id and row.boot_id != tree.boot_id():
-            self.errand = None  # replies are of use within one boot
+            self.errand, self.rebooted = None, True  # replies are of use within one boot
             self._gone()
             return
         if row.state == "retiring":  # its end comes whether or not the keeper can be spoken to
@@ -173,7 +187,7 @@ class Ward:
                 self.roster.emit(Replied(self.id, job, attempt, Outcome("refused", too_long(len(body)))))
                 return
             order["length"] = len(body)
-        self.errand, self.log = (job, attempt, reply_path), log_path
+        self.errand, self.silent, self.log = (job, attempt, reply_path), None, log_path
         self.connection.order(body, **order)
 
     def stop(self, grace_s: float, why: str) -> None:
@@ -272,11 +286,12 @@ class Ward:
     def _stored(self, said: dict[str, Any]) -> None:
         if self.errand and self.errand[:2] == (said["job"], said["attempt"]):
             self.errand = None
+            self.silent = (said["job"], said["attempt"]) if said["no_reply"] else None
             if not said["no_reply"]:
                 self.log = os.path.join(self.folder, "log")  # what it says from now on is no attempt's
             self.roster.emit(Stored(
                 self.id, said["job"], said["attempt"], said["reply_path"], said["exit_code"], said["no_reply"],
-                said["error"], said["exiting"],
+                said["error"], said["exiting"], bool(said.get("untaken")), str(said.get("why") or ""),
             ))  # fmt: skip
 
     # The end

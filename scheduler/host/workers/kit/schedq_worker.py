@@ -302,6 +302,7 @@ class _Server:
                 pass
 
         job = Job(message, send)
+        send({"event": "taken"})
         reply, code = attempt(self.model, self.predict, message.get("request") or {}, job)
         job._send = None
         line = encoded(reply)
