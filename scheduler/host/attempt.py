@@ -172,6 +172,35 @@ def told(error: OSError) -> str:
     return f"{error.strerror} ({error.filename})" if error.strerror else str(error)
 
 
+def keep_answer(place: Desk, revision: str) -> None:
+    """Keep the reply of an attempt whose outputs could not be put in place, for the next one to go on from."""
+    with contextlib.suppress(OSError):
+        os.rename(place.reply_path, os.path.join(place.folder, _answer(revision)))
+
+
+def take_answer(paths: Paths, task: Task, revision: str) -> bool:
+    """Whether an earlier attempt has answered already, by what this revision is: its reply and outputs are this one's
+    then, and nothing has to be computed again. OSError if they cannot be moved.
+    """
+    ours = desk(paths, task.job_id, task.attempt, task.input_name)
+    for number in range(task.attempt - 1, 0, -1):
+        theirs = desk(paths, task.job_id, number, task.input_name)
+        answer = os.path.join(theirs.folder, _answer(revision))
+        if not os.path.exists(answer):
+            continue
+        os.rename(answer, ours.reply_path)
+        with contextlib.suppress(FileNotFoundError):
+            os.rmdir(ours.out_dir)
+        with contextlib.suppress(FileNotFoundError):
+            os.rename(theirs.out_dir, ours.out_dir)
+        return True
+    return False
+
+
+def _answer(revision: str) -> str:
+    return f"answer-{revision[:16]}.json"
+
+
 def outside(text: str) -> Outcome:
     """The outcome of an attempt that the filesystem stopped: nobody's fault, tried again later, up to `later_for_s`."""
     return Outcome("error", text, None, RETRY_DISK_S)

@@ -205,6 +205,9 @@ class LocalHost:
         begun_s = monotonic_s()
         try:
             place = attempts.lay_out(self.paths, task, whole=spec["mode"] == "oneshot")
+            if task.attempt > 1 and attempts.take_answer(self.paths, task, spec["revision"]):
+                self._heard(Stored(task.worker_id, task.job_id, task.attempt, place.reply_path))
+                return
             files, trouble = attempts.lay_files(self.paths, task, place)
             if trouble:
                 self._undone(task, Outcome("input_changed", trouble))

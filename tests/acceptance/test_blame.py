@@ -197,3 +197,38 @@ def test_a_queue_reached_by_a_link_has_a_journal_and_one_scheduler(tmp_path: Pat
     finally:
         assert queue("down", "--now").code == 0
     assert queue.processes() == []
+
+
+def test_outputs_that_the_disk_of_their_destination_had_no_room_for_are_put_there_later_and_not_made_again(
+    tmp_path: Path,
+) -> None:
+    with mounted(tmp_path / "disk", options="size=1m") as disk:
+        (tmp_path / "queue").mkdir()
+        queue = Queue(tmp_path / "queue")
+        folder = queue.provider()
+        ledger = tmp_path / "ledger"
+        (folder / "echo_worker.py").write_text(
+            "import os\n"
+            "from schedq_worker import serve\n"
+            "def predict(model, request, job):\n"
+            f"    open({str(ledger)!r}, 'a').write('made\\n')\n"
+            "    (job.out_dir / 'model.cif').write_bytes(b'x' * 700_000)\n"
+            "    return {'said': request['say']}\n"
+            "serve(load=dict, predict=predict)\n"
+        )
+        (disk / "filler").write_bytes(b"x" * 600_000)
+        queue("up")
+        try:
+            queue("submit", "echo", queue.input(), "--out", str(disk / "made"))
+            job = eventually(
+                lambda: (found := queue.show(1)) and (found["reason"] or {}).get("ruling") == "backoff" and found,
+                what="the job waits for room",
+            )
+            assert "could not be put in place" in job["reason"]["text"] and job["tries"] == 0, job
+            (disk / "filler").unlink()
+            queue("providers", "reset", "echo")
+            assert queue("wait", "1", timeout=60).code == 0, queue.show(1)
+            assert (disk / "made" / "model.cif").stat().st_size == 700_000
+            assert ledger.read_text() == "made\n", "what was computed is not computed again"
+        finally:
+            assert queue("down", "--now").code == 0
