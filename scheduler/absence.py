@@ -18,8 +18,9 @@ GRACE_S = 10.0
 class Absence:
     """How long a queue has been without a scheduler. Looking costs next to nothing while one runs."""
 
-    def __init__(self, paths: Paths) -> None:
-        self.paths = paths
+    def __init__(self, paths: Paths, again: str = "wait again") -> None:
+        """`again`: what is to be done once there is a scheduler, as the message says it."""
+        self.paths, self._again = paths, again
         self._until_s: float | None = None
 
     def check(self, ids: list[int], *, heard: bool = False) -> None:
@@ -39,7 +40,7 @@ class Absence:
             jobs, wait = ("job", "it stays") if len(ids) == 1 else ("jobs", "they stay")
             raise SchedulerDown(
                 f"no scheduler runs for {self.paths.home}, so {jobs} {named} cannot end; {wait} in the queue:"
-                " start one with `schedq up`, then wait again"
+                f" start one with `schedq up`, then {self._again}"
             )
 
     def _grace_s(self) -> float:

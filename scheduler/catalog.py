@@ -12,8 +12,8 @@ import os
 import sys
 
 from scheduler import clock
-from scheduler.config import Paths, config_files, manifest_folders
-from scheduler.errors import BrokenManifest, UnknownProvider
+from scheduler.config import Paths, config_files, manifest_folders, slips
+from scheduler.errors import BrokenManifest, UnknownProvider, UsageError
 from scheduler.inputs import cache
 
 TYPE_CHECKING = False
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from typing import Any
 
 FORMAT = 1
+MANIFEST = "provider.toml"
 SETTLED_S = 0.05
 """A file changed this recently may change again within the clock's own step: what was read of it is not kept."""
 
@@ -61,16 +62,14 @@ class Catalog:
 
     def _unknown(self, slug: str) -> str:
         known = sorted({*self.providers, *self.broken})
+        odd = "".join(f"; {each}" for each in odd_folders(self.folders[1:]))
         if not known:
-            missing = [folder for folder in self.folders if not os.path.isdir(folder)]
-            told = f" (not there: {', '.join(missing)})" if missing else ""
-            return (
-                f"no provider {slug!r}: there is no manifest in {', '.join(self.folders)}{told}; "
-                "name the folder of your manifests in SCHEDQ_MANIFESTS"
+            return f"no provider {slug!r}: there is no manifest in {', '.join(self.folders)}; " + (
+                odd.removeprefix("; ") or "name the folder of your manifests in SCHEDQ_MANIFESTS"
             )
         return (
             f"no provider {slug!r}{_near(slug, known)}; known: {_some(known)}; looked into {', '.join(self.folders)}; "
-            "SCHEDQ_MANIFESTS adds folders"
+            + (odd.removeprefix("; ") or "SCHEDQ_MANIFESTS adds folders")
         )
 
 
@@ -85,8 +84,41 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:12]) + (f" and {len(names) - 12} more (schedq providers)" if len(names) > 12 else "")
 
 
+def odd_folders(folders: list[str] | None = None) -> list[str]:
+    """What is wrong with the folders that SCHEDQ_MANIFESTS names, a sentence each: no provider can be found there."""
+    told = []
+    for folder in manifest_folders()[1:] if folders is None else folders:
+        if not os.path.isdir(folder):
+            told.append(f"SCHEDQ_MANIFESTS names {folder}, which is {_no_folder(folder)}; make it, or correct the path")
+        elif os.path.lexists(os.path.join(folder, MANIFEST)):
+            told.append(
+                f"SCHEDQ_MANIFESTS names {folder}, which is a provider's own folder; name the folder above it,"
+                f" {os.path.dirname(folder)}"
+            )
+        elif not _has_provider(folder):
+            told.append(
+                f"SCHEDQ_MANIFESTS names {folder}, and no folder in it has a {MANIFEST}; put a provider's folder there,"
+                " or correct the path"
+            )
+    return told
+
+
+def _no_folder(path: str) -> str:
+    return "no folder" if os.path.lexists(path) else "not there"
+
+
+def _has_provider(folder: str) -> bool:
+    try:
+        return any(os.path.lexists(os.path.join(folder, name, MANIFEST)) for name in os.listdir(folder))
+    except OSError:
+        return True
+
+
 def load(paths: Paths) -> Catalog:
-    """The catalog as the manifests on the search path are now. UsageError if a configuration file is broken."""
+    """The catalog as the manifests on the search path are now. UsageError if the configuration is broken."""
+    wrong = slips()
+    if wrong:
+        raise UsageError("\n".join(wrong))
     folders = manifest_folders()
     key = _key(folders)
     path = os.path.join(paths.cache, "catalog.json")

@@ -16,8 +16,11 @@ from scheduler.settable import LONGEST_S as LONGEST_S
 from scheduler.settable import SHORTEST_S as SHORTEST_S
 from scheduler.settable import duration_s as duration_s
 
-OURS = ("home", "envs", "manifests", "debug", "worker")
-"""What SCHEDQ_ variables are about that are no settings."""
+OURS = ("home", "envs", "manifests", "debug", "worker", "charge_device_gib", "device_total_gib")
+"""What SCHEDQ_ variables are about that are no settings: three places, and what processes are told by schedq."""
+
+NEAR = 0.75
+"""From what likeness on (difflib's ratio) a SCHEDQ_ variable is a slip of one of ours, and not another program's."""
 
 SYSTEM_FILE = "/etc/schedq/config.toml"
 
@@ -175,7 +178,23 @@ def declared() -> Settings:
         name = "SCHEDQ_" + key.upper()
         if name in os.environ:
             values[key], origins[key] = os.environ[name], f"${name}"
+    unknown += slips()
     return Settings(values, origins, providers, site_origins, unknown)
+
+
+def slips() -> list[str]:
+    """Variables of the environment that are near to one of ours and none of them, a sentence each."""
+    told = []
+    for name in sorted(os.environ):
+        key = name.removeprefix("SCHEDQ_").lower()
+        if key == name.lower() or key in DEFAULTS or key in OURS:
+            continue
+        import difflib
+
+        near = difflib.get_close_matches(key, [*DEFAULTS, *OURS[:3]], n=1, cutoff=NEAR)
+        if near:
+            told.append(f"${name}: unknown setting; did you mean SCHEDQ_{near[0].upper()}? Set that, or unset {name}")
+    return told
 
 
 def _table(path: str) -> dict[str, object]:
@@ -199,7 +218,7 @@ def _table(path: str) -> dict[str, object]:
 def check(slugs: list[str] | None = None) -> list[str]:
     """Check the whole configuration as it is now: UsageError with every fault, else what is odd, a sentence each.
 
-    Odd is a variable that is a slip of a setting's, and, among `slugs`, a section of a provider that is not there.
+    Odd is, among `slugs`, a section of a provider that is not there.
     """
     found = settings()
     told = []
@@ -209,13 +228,6 @@ def check(slugs: list[str] | None = None) -> list[str]:
             files = [file for key, file in found.site_origins.items() if key.startswith(f"{name}.")]
             what = f"{(files or ['the configuration'])[0]}: [providers.{name}] has no effect"
             told.append(f"{what}: no provider {slug}{nearest(slug, slugs or [])}")
-    import difflib
-
-    for name in sorted(os.environ):
-        key = name.removeprefix("SCHEDQ_").lower()
-        near = difflib.get_close_matches(key, list(DEFAULTS), n=1)
-        if name.startswith("SCHEDQ_") and near and near != [key] and key not in OURS:
-            told.append(f"${name} has no effect: it is no setting; did you mean SCHEDQ_{near[0].upper()}?")
     return told
 
 
@@ -230,11 +242,21 @@ def _overlay(under: dict[str, object], over: dict[str, object], path: str, at: s
             under[key], origins[at + key] = value, path
 
 
+def _refuse_no_folder(path: str) -> None:
+    """UsageError if a queue's folder, or what it lies in, is there and is no folder."""
+    at = path
+    while not os.path.lexists(at) and os.path.dirname(at) != at:
+        at = os.path.dirname(at)
+    if os.path.exists(at) and not os.path.isdir(at):
+        raise UsageError(f"{at} is no folder, so no queue can be at {path}; set SCHEDQ_HOME to a folder of yours")
+
+
 class Paths:
-    """Where each thing of one queue lies. Plain strings; nothing is created here."""
+    """Where each thing of one queue lies. Plain strings; nothing is created here. UsageError: it can be no folder."""
 
     def __init__(self, home_folder: str | None = None) -> None:
         self.home = absolute(home_folder, "home") if home_folder else home()
+        _refuse_no_folder(self.home)
         join = os.path.join
         self.database = join(self.home, "queue.db")
         self.mark = join(self.home, "queue.id")

@@ -43,7 +43,13 @@ class InvalidInput(Refused):
 
 
 class NoSuchJob(SchedqError):
-    """No job has that id in this queue."""
+    """No job has that id, or that batch, in this queue."""
+
+    exit_code = 4
+
+
+class NoSuchWorker(SchedqError):
+    """No worker that lives has that id, or none is of that provider."""
 
     exit_code = 4
 

@@ -26,11 +26,11 @@ BIGGEST = (1 << 63) - 1
 
 
 def refusal(what: str, value: object, needed: str) -> UsageError:
-    """The error for an argument that is not what it must be."""
-    shown = repr(value)
+    """The error for an argument that is not what it must be; an option of the command line is named as it is spelt."""
+    shown = value if what.startswith("--") and isinstance(value, str) else repr(value)
     if len(shown) > 60:
         shown = f"{shown[:50]}... ({len(shown)} characters)"
-    return UsageError(f"{what} = {shown}: must be {needed}")
+    return UsageError(f"{what}{' ' if what.startswith('--') else ' = '}{shown}: must be {needed}")
 
 
 def text(what: str, value: object) -> str:
@@ -93,19 +93,21 @@ def flag(what: str, value: object) -> bool:
     return value
 
 
-def policy(on_lost: object, max_attempts: object, retry_on: object) -> dict[str, Any]:
+def policy(on_lost: object, max_attempts: object, retry_on: object, *, typed: bool = False) -> dict[str, Any]:
     """The columns of a job for what it says itself of being tried again; what is None follows its provider's manifest.
 
-    `retry_on` are outcomes as words, or one text of them with commas; `none`, or none at all: no outcome is.
+    `retry_on` are outcomes as words, or one text of them with commas; `none`, or none at all: no outcome is. `typed`:
+    they are options of the command line, and errors name them so.
     """
     columns: dict[str, Any] = {}
+    names = ("--on-lost", "--max-attempts", "--retry-on") if typed else ("on_lost", "max_attempts", "retry_on")
     if max_attempts is not None:
-        columns["max_attempts"] = whole("max_attempts", max_attempts, 1)
+        columns["max_attempts"] = whole(names[1], max_attempts, 1)
     if on_lost is not None:
         from scheduler.rules.retry import ON_LOST
 
         if on_lost not in ON_LOST:
-            raise refusal("on_lost", on_lost, f"one of {', '.join(ON_LOST)}")
+            raise refusal(names[0], on_lost, f"one of {', '.join(ON_LOST)}")
         columns["on_lost"] = on_lost
     if retry_on is not None:
         from scheduler.rules.retry import POLICY_MAY_RETRY
@@ -114,7 +116,7 @@ def policy(on_lost: object, max_attempts: object, retry_on: object) -> dict[str,
         words = list(dict.fromkeys(map(str, asked))) if hasattr(asked, "__iter__") else [""]
         words = [] if words == ["none"] else words
         if not set(words) <= set(POLICY_MAY_RETRY):
-            raise refusal("retry_on", retry_on, f"some of {', '.join(POLICY_MAY_RETRY)}, or none")
+            raise refusal(names[2], retry_on, f"some of {', '.join(POLICY_MAY_RETRY)}, or none")
         columns["retry_on"] = ",".join(words)
     return columns
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import closing
+from contextlib import closing, suppress
 from functools import partial
 from typing import Any
 
@@ -11,8 +11,9 @@ from sqlalchemy import Connection
 
 from scheduler import catalog, given, wake
 from scheduler.cli import repinning, say
-from scheduler.cli.changing import Told, change
+from scheduler.cli.changing import IS, Told, change
 from scheduler.cli.fast import Call
+from scheduler.cli.options import ENDED, UNENDED
 from scheduler.client import Client
 from scheduler.clock import now_at, now_s
 from scheduler.config import Paths
@@ -25,31 +26,34 @@ AT_ONCE = 200
 
 
 def hold(call: Call) -> int:
-    """Set jobs aside until `release`. One that loads is given back, and its worker goes on loading."""
+    """Keep jobs from starting until `release`. One that loads is given back, and its worker goes on loading."""
     client = Client()
-    return change(call, client, "hold", "held", partial(_moved, client.paths, operator.hold, "held"))
+    act = partial(_moved, client.paths, operator.hold, "held")
+    return change(call, client, ("hold", "held"), ("queued", "admitted"), act, beside=("running", "held"))
 
 
 def release(call: Call) -> int:
     """Let held jobs go, each at its old place in the line."""
     client = Client()
     act = partial(_moved, client.paths, operator.release, "released")
-    return change(call, client, "release", "released", act, note=what_keeps(client.paths))
+    return change(call, client, ("release", "released"), ("held",), act, note=what_keeps(client.paths))
 
 
 def requeue(call: Call) -> int:
     """Open jobs again that failed, timed out or were cancelled, under their ids."""
     client = Client()
     act = partial(_moved, client.paths, operator.requeue, "requeued")
-    return change(call, client, "requeue", "requeued", act, note=what_keeps(client.paths))
+    return change(call, client, ("requeue", "requeued"), ENDED[1:], act, note=what_keeps(client.paths))
 
 
-def _moved(paths: Paths, move: Callable[[Connection, int, str], str], done: str, ids: list[int]) -> list[Told]:
+def _moved(
+    paths: Paths, move: Callable[[Connection, int, str], str], done: str, ids: list[int], dry: bool
+) -> list[Told]:
     def act(tx: Connection, job_id: int, at: str) -> str:
         before = operator.row(tx, job_id).state
         return done if move(tx, job_id, at) != before else ""
 
-    return _each(paths, ids, done, act)
+    return _each(paths, ids, done, act, dry=dry)
 
 
 def update(call: Call) -> int:
@@ -59,20 +63,23 @@ def update(call: Call) -> int:
     if not columns and not repin:
         raise UsageError("update needs something to change, like --priority 5; schedq update --help lists it all")
 
-    def changed(ids: list[int]) -> list[Told]:
+    def changed(ids: list[int], dry: bool) -> list[Told]:
         anew = repinning.Repinning(client, ids) if repin else None
 
         def act(tx: Connection, job_id: int, at: str) -> str:
             return operator.update(tx, job_id, at, {**columns, **(anew.columns(job_id) if anew else {})})
 
-        return _each(client.paths, ids, "changed", act)
+        return _each(client.paths, ids, "changed", act, dry=dry)
 
-    return change(call, client, "update", "changed", changed)
+    asked = {*columns, *(("revision",) if repin else ())}
+    able = tuple(state for state in UNENDED if all(state in operator.CHANGEABLE[column] for column in asked))
+    rest = tuple(state for state in UNENDED if state not in able)
+    return change(call, client, ("update", "changed"), able, changed, beside=rest)
 
 
 def asked_anew(call: Call) -> dict[str, Any]:
     """The columns of a job that `update` is given to change; those of the retry policy as `submit` takes them."""
-    columns = given.policy(call.text("on_lost"), call.whole("max_attempts"), call.text("retry_on"))
+    columns = given.policy(call.text("on_lost"), call.whole("max_attempts"), call.text("retry_on"), typed=True)
     priority, timeout_s = call.whole("priority"), call.duration_s("timeout")
     if timeout_s == 0.0:
         raise UsageError(f"--timeout {call.text('timeout')} would end every attempt at once; give it 1ms or more")
@@ -80,10 +87,17 @@ def asked_anew(call: Call) -> dict[str, Any]:
     return {**columns, **{column: value for column, value in more.items() if value is not None}}
 
 
-def _each(paths: Paths, ids: list[int], done: str, act: Callable[[Connection, int, str], str]) -> list[Told]:
+class _Undone(Exception):
+    """Raised inside a transaction that was only to show what it would do."""
+
+
+def _each(
+    paths: Paths, ids: list[int], done: str, act: Callable[[Connection, int, str], str], *, dry: bool
+) -> list[Told]:
     """What became of each job. `act` answers in which words it was changed, "" if it was so already.
 
-    A job of which `act` is refused is told so, and the others go on. NoSuchJob, before anything is done.
+    A job of which `act` is refused is told so, and the others go on. NoSuchJob, before anything is done. `dry`: what
+    would become of each, by the same writes, all of them undone.
     """
     there = peek.states(paths, ids)
     absent = [job_id for job_id in ids if job_id not in there]
@@ -92,9 +106,12 @@ def _each(paths: Paths, ids: list[int], done: str, act: Callable[[Connection, in
     told: list[Told] = []
     with closing(Store(paths)) as store:
         for start in range(0, len(ids), AT_ONCE):
-            with store.write() as tx:
+            with suppress(_Undone), store.write() as tx:
                 told += [_one(tx, job_id, done, act) for job_id in ids[start : start + AT_ONCE]]
-    wake.nudge(paths)
+                if dry:
+                    raise _Undone
+    if not dry:
+        wake.nudge(paths)
     return told
 
 
@@ -103,11 +120,12 @@ def _one(tx: Connection, job_id: int, done: str, act: Callable[[Connection, int,
     try:
         text = act(tx, job_id, now_at())
     except (UsageError, Refused) as error:
-        kind = f"{before} and not {done}"
+        kind = IS[before] if isinstance(error, UsageError) else (f"cannot be {done}",)
         return Told(job_id, before, before, str(error), kind, changed=False, code=error.exit_code)
     now = operator.row(tx, job_id).state
     said = f"job {job_id}: {text or f'{done} already, nothing changed'}" + f", {now}" * (now not in (text, before))
-    return Told(job_id, before, now, said, done if text else f"{done} already", changed=bool(text))
+    same = IS[now] if done != "changed" else ("had that already",)
+    return Told(job_id, before, now, said, (done,) if text else same, changed=bool(text))
 
 
 def what_keeps(paths: Paths) -> str:

@@ -100,7 +100,7 @@ def parse(verb: Verb, argv: list[str]) -> Call:
             flag, attached = word[:2], word[2:] or None
         found = named.get(flag)
         if found is None:
-            hint = _file_named(word) or nearest(flag, list(named)) or _see(verb)
+            hint = _file_named(word) or nearest(flag, list(named)) or (_see(verb) if named else "; it takes none")
             raise UsageError(f"{verb.name} has no option {flag}{hint}")
         if not found.metavar:
             if attached is None:
@@ -126,8 +126,15 @@ def parse(verb: Verb, argv: list[str]) -> Call:
     return Call(verb.name, values)
 
 
+LISTED = {
+    "SLUG": "; schedq providers list shows them", "ID": "; schedq status shows them",
+    "ID|SLUG": "; schedq workers shows them",
+}  # fmt: skip
+"""Where the words that an argument takes are listed, by its metavar."""
+
+
 def _see(verb: Verb) -> str:
-    return f"; schedq {verb.name} --help lists them"
+    return f"; schedq {verb.name} --help shows what it takes"
 
 
 def _place(verb: Verb, plain: list[str], values: dict[str, object]) -> None:
@@ -135,7 +142,8 @@ def _place(verb: Verb, plain: list[str], values: dict[str, object]) -> None:
     for argument in verb.arguments:
         take = len(rest) if argument.many else min(1, len(rest))
         if take < argument.least:
-            raise UsageError(f"{verb.name} needs {argument.metavar} ({argument.help}){_see(verb)}")
+            where = LISTED.get(argument.metavar) or _see(verb)
+            raise UsageError(f"{verb.name} needs {argument.metavar} ({argument.help}){where}")
         if argument.many:
             values[argument.key] = rest[:take]
         elif take:

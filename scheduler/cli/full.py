@@ -11,9 +11,10 @@ from typing import Annotated, Any
 
 import typer
 from rich.markup import escape
+from typer import rich_utils
 from typer.core import TyperCommand, TyperGroup
 
-from scheduler.cli import grammar
+from scheduler.cli import grammar, say
 from scheduler.cli.fast import Call, carry_out
 from scheduler.cli.options import Verb
 from scheduler.errors import Temporary, UsageError
@@ -81,9 +82,16 @@ def _examples(verb: Verb) -> str:
     return "\b\n" + escape("\n".join(["Examples:", *(f"  {example}" for example in verb.examples)]))
 
 
+def _epilog(verb: Verb) -> str | None:
+    """The words that options take, one paragraph each across the whole page."""
+    told = [f"{option.flag}: {option.words}" for option in verb.options if option.words]
+    return "\n\n".join(map(escape, told)) or None
+
+
 def build(perform: Callable[[Verb, Call], int] = carry_out) -> typer.Typer:
     """The whole app. `perform` carries a parsed call out."""
     app = _app(ABOUT)
+    app.callback(help=ABOUT)(_front)
     groups = {}
     for name, (about, _default) in grammar.GROUPS.items():
         shown = next(verb for verb in grammar.TABLE if verb.name.startswith(name + " "))
@@ -95,12 +103,19 @@ def build(perform: Callable[[Verb, Call], int] = carry_out) -> typer.Typer:
             cls=_Command,
             help=_help(verb),
             short_help=escape(verb.summary),
+            epilog=_epilog(verb),
             hidden=verb.panel == grammar.HIDDEN,
             rich_help_panel=verb.panel or None,
         )(function_of(verb, perform))
     for name, group in groups.items():
         app.add_typer(group, name=name, rich_help_panel="Groups")
     return app
+
+
+def _front(
+    version: Annotated[bool, typer.Option("--version", help="The versions of schedq, Python and SQLite.")] = False,
+) -> None:
+    """What stands before a verb; `--version` is carried out before this is asked (grammar.verb_of)."""
 
 
 class _Bare:
@@ -144,12 +159,18 @@ def _unprinted(error: OSError) -> Exception:
 
 def main(argv: list[str]) -> int:
     """Run argv through Typer; the exit code. UsageError for a call that it cannot parse."""
+    if "NO_COLOR" in os.environ:
+        rich_utils.FORCE_TERMINAL = False  # else NO_COLOR leaves bold and dim
     command = typer.main.get_command(build())
     try:
         answer = command.main(args=argv, prog_name="schedq", standalone_mode=False)
         sys.stdout.flush()
     except typer.Exit as left:
         return int(left.exit_code)
+    except SystemExit as left:
+        if left.code == 1 and "_SCHEDQ_COMPLETE" not in os.environ:
+            raise say.Quiet(say.BROKEN_PIPE) from None  # what Rich does when nobody reads
+        raise
     except OSError as error:
         raise _unprinted(error) from None
     except Exception as error:

@@ -15,6 +15,16 @@ from scheduler.cli.verbs import TABLE as TABLE
 
 VERBS = {verb.name: verb for verb in TABLE}
 
+OTHERS = {
+    "list": "providers list, schedq workers list, or schedq status", "check": "providers check, or schedq db check",
+    "stop": "down", "quit": "down", "exit": "down", "start": "up",
+    "rm": "cancel", "kill": "cancel", "del": "cancel", "delete": "cancel", "remove": "cancel", "abort": "cancel",
+    "ps": "status", "top": "status", "ls": "status", "stat": "status", "jobs": "status", "info": "show",
+    "logs": "log", "tail": "log ID -f", "output": "result", "outputs": "result",
+    "retry": "requeue", "rerun": "requeue", "add": "submit", "enqueue": "submit", "suspend": "hold",
+}  # fmt: skip
+"""What other programs, or a group of ours, call a verb -> the verb that does it."""
+
 FRONT = ("--help", "-h", "--version", "--install-completion", "--show-completion")
 """What may be asked without a verb."""
 
@@ -22,6 +32,20 @@ FRONT = ("--help", "-h", "--version", "--install-completion", "--show-completion
 def words() -> list[str]:
     """Every first word of a call: verbs and groups."""
     return [verb.name for verb in TABLE if " " not in verb.name and verb.panel != HIDDEN] + list(GROUPS)
+
+
+def elsewhere() -> dict[str, str]:
+    """Each word that is no first word of a call and stands for a verb -> that verb.
+
+    Those are OTHERS, and a verb's second word that only one group has.
+    """
+    inside: dict[str, str] = {}
+    for name in VERBS:
+        group, _, word = name.partition(" ")
+        if word and group != "service":
+            inside[word] = "" if word in inside else name
+    found = {**{word: name for word, name in inside.items() if name}, **OTHERS}
+    return {word: name for word, name in found.items() if word not in VERBS and word not in GROUPS}
 
 
 def nearest(word: str, known: list[str]) -> str:
@@ -61,5 +85,6 @@ def verb_of(argv: list[str]) -> tuple[Verb | None, list[str]]:
         return None, argv if rest else [first, "--help"]
     if first in FRONT:
         return None, argv
-    hint = nearest(first, words()) or "; schedq --help lists them"
-    raise UsageError(f"no verb {first!r}{hint}")
+    others = elsewhere()
+    hint = f"; did you mean schedq {others[first]}?" if first in others else nearest(first, words())
+    raise UsageError(f"no verb {first!r}{hint or '; schedq --help lists them'}")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from scheduler.cli import say
 from scheduler.cli.fast import Call
+from scheduler.cli.grammar import nearest
 from scheduler.cli.options import OUTCOMES, STATES
 from scheduler.config import Paths
-from scheduler.errors import BrokenManifest, NoSuchJob, UsageError
+from scheduler.errors import BrokenManifest, NoSuchJob, UnknownProvider, UsageError
 
 FILTERS = ("batch", "slug", "state", "outcome", "name", "mine", "since")
 MOST = 1_000_000
@@ -66,39 +67,80 @@ def filters(call: Call) -> dict[str, object]:
 
         given["user"] = identity.user()
     for key, words in (("state", STATES), ("outcome", OUTCOMES)):
-        if key in given and given[key] not in words:
-            raise UsageError(f"--{key} {given[key]!r} is none of {', '.join(words)}")
+        if key in given:
+            given[key] = _words(f"--{key}", str(given[key]), words)
     return given
+
+
+def _words(flag: str, text: str, known: tuple[str, ...]) -> list[str]:
+    """What a list with commas names, once each. UsageError for a word that is none of `known`."""
+    found = list(dict.fromkeys(each.strip() for each in text.split(",")))
+    for word in found:
+        if word not in known:
+            raise UsageError(f"{flag} {word!r} is none of {', '.join(known)}{nearest(word, list(known))}")
+    return found
 
 
 def chosen(call: Call, paths: Paths) -> list[int] | None:
     """The jobs of a call by ids or filters; None if it gave neither. UsageError if it gave both.
 
-    UnknownProvider for a --slug that is nobody's, so that a slip is not taken for "nothing to do".
+    NoSuchJob for a --batch and UnknownProvider for a --slug that is nobody's: a slip is not taken for "nothing to do".
     """
-    words, given = call.many("ids"), filters(call)
-    if words and given:
-        raise UsageError(f"{call.verb} takes ids or filters, not both: leave out the filters or the ids")
-    if words:
-        return numbers(words, paths)
+    given = asked(call)
     if given:
-        from scheduler.store import peek
+        return found(given, paths)
+    words = call.many("ids")
+    return numbers(words, paths) if words else None
 
-        found = peek.ids(paths, given)
-        if not found and "slug" in given:
-            _refuse_unknown(str(given["slug"]), paths)
-        if not found and given.get("state") == "refused" and "outcome" not in given:
+
+def asked(call: Call) -> dict[str, object]:
+    """The filters of a call that may give ids instead. UsageError if it gave both."""
+    given = filters(call)
+    if given and call.many("ids"):
+        raise UsageError(f"{call.verb} takes ids or filters, not both: leave out the filters or the ids")
+    return given
+
+
+def found(given: dict[str, object], paths: Paths) -> list[int]:
+    """The jobs that meet these filters. NoSuchJob or UnknownProvider where one names what was never there."""
+    from scheduler.store import peek
+
+    jobs = peek.ids(paths, given)
+    if not jobs:
+        if "slug" in given or "batch" in given:
+            _require_known(given, paths)
+        if given.get("state") == ["refused"] and "outcome" not in given:
             say.note("a request that its worker refused is failed: --outcome refused finds it")
-        return found
-    return None
+    return jobs
 
 
-def _refuse_unknown(slug: str, paths: Paths) -> None:
+def _require_known(given: dict[str, object], paths: Paths) -> None:
+    """Raise for a slug that is neither a provider's nor any job's, and for a batch without a job; with the nearest."""
+    from scheduler.store import peek
+
+    slug, batch = given.get("slug"), given.get("batch")
+    batches, slugs = peek.names(paths, str(batch))
+    if slug is not None and slug not in slugs:
+        _require_provider(str(slug), slugs, paths)
+    if batch is not None and batches is not None:
+        hint = nearest(str(batch), batches)
+        raise NoSuchJob(f"no job has the batch {batch!r} in the queue at {paths.home}{hint or SHOWS_BATCHES}")
+
+
+SHOWS_BATCHES = "; schedq show ID names the batch that a job has, and schedq submit --batch NAME gives it one"
+
+
+def _require_provider(slug: str, with_jobs: list[str], paths: Paths) -> None:
     """UnknownProvider, with the nearest, for a slug that no job and no manifest has; a broken manifest is one."""
     from scheduler import catalog
 
     try:
         catalog.load(paths).spec(slug)
+    except UnknownProvider as error:
+        hint = nearest(slug, with_jobs)
+        if not hint or "did you mean" in str(error):
+            raise
+        raise UnknownProvider(f"no provider {slug!r}, and no job of one{hint}") from None
     except BrokenManifest:
         pass
 

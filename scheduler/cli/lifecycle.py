@@ -6,7 +6,7 @@ import os
 import sys
 from contextlib import suppress
 
-from scheduler import wake
+from scheduler import catalog, wake
 from scheduler.cli import asking, say, starting, stopping, takeover
 from scheduler.cli.about import VERSION
 from scheduler.cli.fast import Call
@@ -24,6 +24,7 @@ JUST_NOW_S = 10.0
 def up(call: Call) -> int:
     """Start the scheduler; it answers when this returns. One that is about to go is waited for first."""
     paths = Paths()
+    _note_odd_folders()
     told = takeover.take_over(paths) if call.flag("takeover") else asking.heard(paths)
     if told is not None and asking.leaves(told):
         runs = stopping.what_runs(paths) if asking.leaves(told) == "down" else ""
@@ -42,6 +43,11 @@ def up(call: Call) -> int:
     else:
         _say_up(paths, starting.succeed(paths, told))
     return 0
+
+
+def _note_odd_folders() -> None:
+    for odd in catalog.odd_folders():
+        say.note(f"warning: {odd}; then schedq restart")
 
 
 def serve(call: Call) -> int:
@@ -95,6 +101,7 @@ def down(call: Call) -> int:
 def restart(_call: Call) -> int:
     """Hand over to a new scheduler of the installed version."""
     paths = Paths()
+    _note_odd_folders()
     told: asking.Told | None = None
     if wake.scheduler_runs(paths):
         _refuse_bad_start(paths)

@@ -38,9 +38,9 @@ def show(call: Call) -> int:
 
 
 def room(call: Call) -> int:
-    """Print whether one more worker of a provider would be admitted now, and what would change it.
+    """Print whether there is memory for one more worker of a provider now, and what would change it.
 
-    Exit 0 it would, 3 never, 75 not now.
+    Exit 0 there is, 3 never, 75 not now. Pauses, breakers and max_workers are not looked at.
     """
     from scheduler.host.machine.attribution import NOBODY, told_of_nobody
     from scheduler.look import look
@@ -67,7 +67,7 @@ def room(call: Call) -> int:
         }  # fmt: skip
         say.out(say.document(document))
     else:
-        words = [text, fits_if(changes)]
+        words = [f"memory: {text}", fits_if(changes)]
         say.out("\n".join(line for each in words if each for line in wrap(each, "")))
     if changes and all(each.what in ("retire", "return") for each in changes):
         say.note("note: for a job that needs the room the scheduler does that by itself")

@@ -10,6 +10,8 @@ OUTCOMES = (
     "ok", "error", "refused", "no_outputs", "no_accelerator", "quarantined", "interrupted", "over_budget", "crashed",
     "timed_out", "no_reply", "lost", "cancelled", "input_changed", "later_expired", "parent_failed",
 )  # fmt: skip
+UNENDED, ENDED = ("queued", "held", "admitted", "running"), STATES[4:]
+"""The states of jobs that have not ended, and of those that have."""
 RETRIED = ("crashed", "no_reply", "lost", "timed_out", "error", "no_outputs")
 
 
@@ -24,13 +26,18 @@ class Argument:
 
 
 class Option:
-    """A flag, which takes a value when it has a `metavar`, and can be given again when it is `many`."""
+    """A flag, which takes a value when it has a `metavar`, and can be given again when it is `many`.
 
-    __slots__ = ("flag", "help", "key", "many", "metavar", "short")
+    `words`: what its value may be that is one of some, said below the options of a help page.
+    """
 
-    def __init__(self, flag: str, metavar: str, help: str, *, many: bool = False, short: str = "") -> None:
+    __slots__ = ("flag", "help", "key", "many", "metavar", "short", "words")
+
+    def __init__(
+        self, flag: str, metavar: str, help: str, *, many: bool = False, short: str = "", words: str = ""
+    ) -> None:
         self.flag, self.metavar, self.help, self.many, self.short = flag, metavar, help, many, short
-        self.key = flag[2:].replace("-", "_")
+        self.key, self.words = flag[2:].replace("-", "_"), words
 
 
 class Verb:
@@ -65,10 +72,14 @@ JOB = Argument("ID", "a job: its id, or `last`")
 IDS = Argument("ID", "jobs: 7, 3-9,12 or last", least=0, many=True, key="ids")
 PATIENCE = Option("--timeout", "DURATION", "stop waiting after this long (exit 124); the job goes on")
 RETRY = (
-    Option("--max-attempts", "N", "how often its request is sent at most; the provider's unless given"),
+    Option(
+        "--max-attempts", "N",
+        "how often its request is sent at most; the provider's unless given. A job that killed two workers is"
+        " quarantined whatever this says",
+    ),
     Option("--retry-on", "OUTCOME,...", f"what is tried again: some of {', '.join(RETRIED)}; or none"),
-    Option("--on-lost", "WHAT", "when it vanished with its worker: requeue, hold or fail"),
-)
+    Option("--on-lost", "WHAT", "when worker and keeper vanished with it (a power cut): requeue, hold or fail"),
+)  # fmt: skip
 HOLD = Option("--hold", "", "let nothing of it start until schedq release")
 REQUEST = (
     Option("--param", "NAME=VALUE", "set one parameter of the provider", many=True),
@@ -82,22 +93,28 @@ REQUEST = (
     Option("--example", "", "take the input that came with the provider"),
 )
 CHANGES = (
-    Option("--dry-run", "", "say which jobs it would be, and change none"),
+    Option("--dry-run", "", "list the jobs that it would change, and change none"),
     Option("--yes", "", "do not ask, however many they are"),
 )
-FILTERS = (
-    Option("--batch", "BATCH", "jobs of this batch"),
-    Option("--slug", "SLUG", "jobs of this provider"),
-    Option(
-        "--state", "STATE",
-        f"jobs in this state: {', '.join(STATES)}; a request that its worker refused is failed, with --outcome refused",
-    ),
-    Option(
-        "--outcome", "KIND",
-        f"jobs that ended so: {', '.join(OUTCOMES)}; a job of which two workers died is quarantined, whatever they"
-        " died of",
-    ),
-    Option("--name", "GLOB", "jobs whose name matches"),
-    Option("--mine", "", "jobs that I submitted"),
-    Option("--since", "DURATION", "jobs submitted in the last DURATION, like 12h"),
-)  # fmt: skip
+
+
+def filters(states: tuple[str, ...] = STATES, outcomes: tuple[str, ...] = OUTCOMES) -> tuple[Option, ...]:
+    """The options that choose jobs, for a verb that can do something to those in these states, that ended so."""
+    refused = " (a request that its worker refused is failed, with --outcome refused)" * ("refused" in states)
+    quarantined = " (a job of which two workers died is quarantined, whatever they died of)"
+    outcome = Option(
+        "--outcome", "KIND,...", "jobs that ended in one of these ways",
+        words=f"{', '.join(outcomes)}{quarantined}",
+    )  # fmt: skip
+    return (
+        Option("--batch", "BATCH", "jobs of this batch"),
+        Option("--slug", "SLUG", "jobs of this provider"),
+        Option("--state", "STATE,...", "jobs in one of these states", words=f"{', '.join(states)}{refused}"),
+        *((outcome,) if outcomes else ()),
+        Option("--name", "GLOB", "jobs whose name matches"),
+        Option("--mine", "", "jobs that I submitted"),
+        Option("--since", "DURATION", "jobs submitted in the last DURATION, like 12h"),
+    )
+
+
+FILTERS = filters()

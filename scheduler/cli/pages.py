@@ -1,10 +1,11 @@
-"""Pages for people: the queue, one job, the workers; lines of at most 80 columns."""
+"""Pages for people: the queue, one job, the workers; lines of 50 to 80 columns, as the terminal has them."""
 
 from __future__ import annotations
 
 from scheduler import outputs
 from scheduler.cli import story
-from scheduler.cli.say import cut, document, elapsed, fill, gib, paint, plain, span, width, wrap
+from scheduler.cli.say import cut, document, elapsed, fill, gib, page_width, paint, plain, span, width, wrap
+from scheduler.cli.tables import Column, Table
 from scheduler.clock import now_s, seconds
 from scheduler.rules.figures import pool_name
 
@@ -17,8 +18,12 @@ if TYPE_CHECKING:
 OVER = ("failed", "timed_out", "refused", "cancelled", "succeeded")
 LIVE, WAITING = ("admitted", "running"), ("queued", "held")
 SHOWN_RUNNING, SHOWN_ENDED, SHOWN_GROUPS = 20, 5, 20
-BESIDE = 22
-"""Columns beside a running job's name and time."""
+BEGIN, BESIDE, BESIDE_LEAST = 46, 22, 12
+"""Columns of a job's id, provider and name; and those beside a running job's name and time, below them if fewer."""
+EMPTY = (
+    "The queue is empty. What can be asked: schedq providers list",
+    "                    A first request:   schedq run PROVIDER --example",
+)
 STAMPS = (("submitted_at", "", ""), ("started_at", "submitted_at", " in the queue"), ("ended_at", "started_at", ""))
 COLOURS = {"succeeded": "green", "failed": "red", "timed_out": "red", "refused": "red", "cancelled": "yellow"}
 
@@ -26,7 +31,7 @@ COLOURS = {"succeeded": "green", "failed": "red", "timed_out": "red", "refused":
 def status(whole: Row) -> list[str]:
     """The status page."""
     jobs, now = whole["jobs"], seconds(whole["at"])
-    lines = [_scheduler(whole["scheduler"], now), *_stopped(whole, now), *pools(whole, now)]
+    lines = [*_scheduler(whole["scheduler"], now), *_stopped(whole, now), *pools(whole, now)]
     if whole["workers"]:
         lines += ["", *workers(whole["workers"])]
     lines += _others(whole.get("others") or [])
@@ -52,11 +57,8 @@ def status(whole: Row) -> list[str]:
         which = "them" if len(over) == 1 else f"the {first.replace('_', ' ')}"
         lines += ["", *wrap(f"{told}; schedq status --state {first} lists {which}", "")]
     if not jobs:
-        lines += [
-            "",
-            "The queue is empty. What can be asked: schedq providers list",
-            "                    A first request:   schedq run PROVIDER --example",
-        ]
+        roomy = page_width() >= max(map(len, EMPTY))
+        lines += ["", *(EMPTY if roomy else wrap(". ".join(" ".join(each.split()) for each in EMPTY), ""))]
     return lines
 
 
@@ -68,13 +70,13 @@ def _more(count: int) -> list[str]:
     return [f"       and {count} more"] if count > 0 else []
 
 
-def _scheduler(scheduler: Row, now: float) -> str:
+def _scheduler(scheduler: Row, now: float) -> list[str]:
     if not scheduler["running"]:
-        return paint("no scheduler runs", "yellow")
+        return [paint("no scheduler runs", "yellow")]
     since = scheduler.get("since_at")
     up = f", up for {span(now - seconds(since))}" if since else ""
     first = ", the first since the machine was started anew" if scheduler.get("rebooted") else ""
-    return f"scheduler {scheduler.get('pid') or '(pid unknown)'}{up}{first}"
+    return wrap(f"scheduler {scheduler.get('pid') or '(pid unknown)'}{up}{first}", "")
 
 
 def _stopped(whole: Row, now: float) -> list[str]:
@@ -83,30 +85,28 @@ def _stopped(whole: Row, now: float) -> list[str]:
     word, at = ("drained", whole.get("drained_at")) if whole.get("drained_at") else ("paused", whole.get("paused_at"))
     word = "draining" if word == "drained" and there else word
     told = f"{word} for {span(now - seconds(at))}: nothing new starts; schedq queue resume ends that" if at else ""
-    return [paint(told, "yellow")] if told else []
+    return [paint(line, "yellow") for line in wrap(told, "")]
 
 
 def pools(whole: Row, now: float) -> list[str]:
     """A table of pools."""
     found = whole["pools"]
     if not found:
-        return ["pools: not recorded yet; the scheduler reads the machine when it starts"]
-    lines = [
-        "",
-        paint(f"{'pool, GiB':22}{'capacity':>9}{'reserve':>9}{'charged':>9}{'owed':>8}{'live':>8}", "bold")
-        + "  source",
-    ]
+        return wrap("pools: not recorded yet; the scheduler reads the machine when it starts", "")
+    table = Table(
+        Column("pool, GiB", 22, least=7), Column("capacity", 9, right=True), Column("reserve", 9, right=True),
+        Column("charged", 9, right=True), Column("owed", 8, right=True), Column("live", 8, right=True),
+        Column("source", 13, before=2, drop=1),
+    )  # fmt: skip
+    lines = ["", table.head()]
     for pool in found:
-        figures = (
-            f"{gib(pool['capacity_gib']):>9}{gib(pool['reserve_gib']):>9}{gib(pool['charged_gib']):>9}"
-            f"{gib(pool['owed_gib']):>8}{gib(pool['live_gib']):>8}"
-        )
         source = str(pool.get("live_source") or "").removeprefix("/proc/meminfo ")
         if pool.get("kind") == "device":
             source = source.partition(" ")[0]
         if pool["live_gib"] is None:
             source = "unreadable"
-        lines.append(f"{fill(pool_name(pool['id']), 22)}{figures}  {cut(source, 13)}".rstrip())
+        figures = (gib(pool[f"{key}_gib"]) for key in ("capacity", "reserve", "charged", "owed", "live"))
+        lines.append(table.row(pool_name(pool["id"]), *figures, source))
     at = whole.get("facts_at")
     if at and now - seconds(at) > 5:
         lines.append(paint(f"as of {span(now - seconds(at))} ago", "dim"))
@@ -117,31 +117,37 @@ def _others(others: list[Row]) -> list[str]:
     """Who else holds a model here: other queues' workers, and workers that no queue started."""
     if not others:
         return []
-    head = f"{'elsewhere':20}{'user':11}{'pid':>8}  {'pool':14}{'charge':>9}{'used':>8}"
-    lines = ["", paint(head, "bold")]
+    table = Table(
+        Column("elsewhere", 19, least=10), Column("user", 10, before=1, drop=1), Column("pid", 8, before=1, right=True),
+        Column("pool", 14, before=2, least=8), Column("charge", 9, right=True), Column("used", 8, right=True),
+    )  # fmt: skip
+    lines = ["", table.head()]
     for other in others[:5]:
         name, user = str(other.get("name") or other.get("command") or "?"), str(other.get("user") or "-")
         pool = pool_name(str(other.get("pool") or ""))
-        lines.append(
-            f"{fill(name, 19)} {fill(user, 10)} {other['pid'] or '-':>8}  {fill(pool, 14)}"
-            f"{gib(other.get('charge_gib')):>9}{gib(other.get('used_gib')):>8}"
-        )
+        figures = gib(other.get("charge_gib")), gib(other.get("used_gib"))
+        lines.append(table.row(name, user, str(other["pid"] or "-"), pool, *figures))
     return lines + _more(len(others) - 5)
 
 
 def workers(rows: list[Row]) -> list[str]:
     """A table of workers."""
-    head = f"{'worker':>6}  {'provider':20}{'state':10}{'pid':>8}{'charge':>9}{'used':>8}{'idle':>9}{'jobs':>6}"
-    lines = [paint(head, "bold")]
+    table = Table(
+        Column("worker", 6, right=True), Column("provider", 19, before=2, least=10), Column("state", 10, before=1),
+        Column("pid", 8, right=True, drop=1), Column("charge", 9, right=True), Column("used", 8, right=True, drop=3),
+        Column("idle", 9, right=True), Column("jobs", 6, right=True, drop=2),
+    )  # fmt: skip
+    lines = [table.head()]
     for row in rows:
         charges = row["charges"]
         charge = sum(each["charge_gib"] or 0.0 for each in charges)
         used = [each["used_gib"] for each in charges if each.get("used_gib") is not None]
         lines.append(
-            f"{row['id']:>6}  {fill(_provider(row), 19)} {fill(state_of(row), 10)}{row.get('pid') or '-':>8}"
-            f"{gib(charge):>9}{gib(sum(used) if used else None):>8}{span(row.get('idle_s')):>9}"
-            f"{row.get('jobs_served') or 0:>6}"
-        )
+            table.row(
+                str(row["id"]), _provider(row), state_of(row), str(row.get("pid") or "-"), gib(charge),
+                gib(sum(used) if used else None), span(row.get("idle_s")), str(row.get("jobs_served") or 0),
+            )
+        )  # fmt: skip
     return lines
 
 
@@ -160,15 +166,24 @@ def _running(job: Row, now: float) -> list[str]:
     took = span(now - seconds(since)) if job["state"] == "running" else "starting"
     count, left, said = progress(job)
     beside = ", ".join(filter(None, (count, left)))
-    below = said
-    if width(beside) > BESIDE:
+    below, room = said, min(BESIDE, page_width() - BEGIN - 12)
+    if room < BESIDE_LEAST:
+        beside, below, room = "", "; ".join(filter(None, (beside, said))), -2
+    elif width(beside) > room:
         beside, below = count, "; ".join(filter(None, (left, said)))
-    lines = [f"{_begin(job)} {took:>9}  {cut(beside, BESIDE)}".rstrip()]
-    return lines + ([paint(cut(" " * 8 + below, 80), "dim")] if below else [])
+    lines = [f"{begin(job, page_width() - 12 - room)} {took:>9}  {cut(beside, max(0, room))}".rstrip()]
+    return lines + ([paint(cut(" " * 8 + below, page_width()), "dim")] if below else [])
 
 
-def _begin(job: Row) -> str:
-    return f"{job['id']:>6}  {fill(_provider(job), 17)} {fill(str(job['name']), 20)}"
+def begin(job: Row, room: int = BEGIN) -> str:
+    """How a line of a job begins: id, provider and name, in BEGIN columns or the `room` that there is."""
+    return _begin(str(job["id"]), _provider(job), str(job["name"]), room)
+
+
+def _begin(id: str, provider: str, name: str, room: int) -> str:
+    names = min(room, BEGIN) - 9
+    left = 17 * names // (BEGIN - 9)
+    return f"{id:>6}  {fill(provider, left)} {fill(name, names - left)}"
 
 
 def progress(job: Row) -> tuple[str, str, str]:
@@ -204,7 +219,7 @@ def _waiting(jobs: list[Row], now: float) -> list[str]:
         first = members[0]
         others = f"+{len(members) - 1} more" if len(members) > 1 else ""
         waited = span(now - seconds(first["submitted_at"]))
-        lines.append(f"{_begin(first)} {waited:>9}  {others}".rstrip())
+        lines.append(f"{begin(first, page_width() - 22)} {waited:>9}  {others}".rstrip())
         why = text or "the scheduler has not looked at it yet"
         soon = "" if first.get("starts_in_s") is None else f"; expected in {span(first['starts_in_s'])}"
         lines += wrap(_once(word, why) + soon, " " * 8)
@@ -214,21 +229,23 @@ def _waiting(jobs: list[Row], now: float) -> list[str]:
 def _ended(job: Row, now: float) -> str:
     ago = f"{span(now - seconds(job['ended_at']))} ago" if job.get("ended_at") else ""
     state = paint(fill(job["state"].replace("_", " "), 10), COLOURS.get(job["state"], ""))
-    return f"{_begin(job)} {state} {ago:>12}".rstrip()
+    return f"{begin(job, page_width() - 24)} {state} {ago:>12}".rstrip()
 
 
 def jobs(rows: list[Row]) -> list[str]:
     """A table of jobs that were asked for."""
     if not rows:
         return ["no job matches"]
-    now = now_s()
-    lines = [paint(f"{'id':>6}  {'provider':17} {'name':20} {'state':10} {'ended':>11} {'took':>9}", "bold")]
+    now, beside = now_s(), 33 if page_width() >= 70 else 23
+    room, last = page_width() - beside, f" {'took':>9}" * (beside == 33)
+    lines = [paint(f"{_begin('id', 'provider', 'name', room)} {'state':10} {'ended':>11}{last}", "bold")]
     for row in rows:
         ended, started = row.get("ended_at"), row.get("started_at")
         ago = f"{span(now - seconds(ended))} ago" if ended else "-"
         took = elapsed((seconds(ended) if ended else now) - seconds(started)) if started else "-"
         state = paint(fill(row["state"].replace("_", " "), 10), COLOURS.get(row["state"], ""))
-        lines.append(f"{_begin(row)} {state} {ago:>11} {took:>9}".rstrip())
+        last = f" {took:>9}" * (beside == 33)
+        lines.append(f"{begin(row, room)} {state} {ago:>11}{last}".rstrip())
         lines += [paint(each, "dim") for each in wrap(_because(row, now), " " * 8)]
     return lines
 
@@ -251,7 +268,9 @@ def _once(word: str, text: str) -> str:
 def job(row: Row) -> list[str]:
     """Everything of one job."""
     outcome, reason = row.get("outcome") or {}, row.get("reason") or {}
-    lines = [paint(f"job {row['id']}", "bold") + f"  {plain(_provider(row))}  {plain(str(row['name']))}"]
+    whose = f"job {row['id']}"
+    first, *rest = wrap(f"{whose}  {_provider(row)}  {row['name']}", "")
+    lines = [paint(whose, "bold") + first.removeprefix(whose), *rest]
     lines += _field("state", row["state"].replace("_", " "))
     if row["state"] in WAITING:
         lines += _field("why", _once(reason.get("ruling") or "", reason.get("text") or ""))

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from scheduler.cli import say
 from scheduler.cli.fast import Call
-from scheduler.cli.say import fill, paint, span
+from scheduler.cli.say import span, wrap
+from scheduler.cli.tables import Column, Table
 from scheduler.config import Paths
 
 TYPE_CHECKING = False
@@ -34,31 +35,33 @@ def page(found: dict[str, Any]) -> list[str]:
     jobs = found["jobs"]
     if not jobs and not found["blocked"]:
         return ["nothing runs and nothing waits"]
-    lines = [paint(f"{'id':>6}  {'provider':17} {'name':20} {'state':13} {'starts in':>9} {'ends in':>9}", "bold")]
-    lines += [_line(job) for job in jobs[:SHOWN]]
+    table = Table(
+        Column("id", 6, right=True), Column("provider", 17, before=2, least=7), Column("name", 20, before=1, least=7),
+        Column("state", 13, before=1, least=8), Column("starts in", 9, before=1, right=True),
+        Column("ends in", 9, before=1, right=True, least=7),
+    )  # fmt: skip
+    lines = [table.head(), *(_line(job, table) for job in jobs[:SHOWN])]
     unknown = any(job["state"] == "queued" and job["starts_in_s"] is None for job in jobs[:SHOWN])
     more = len(jobs) - len(jobs[:SHOWN]) + found["waiting_more"]
+    told: list[str] = []
     if more:
-        lines.append(f"       and {more} more, later")
+        told.append(f"and {more} more, later")
     if found["blocked"]:
-        lines.append(f"       and {found['blocked']} that may not start yet (schedq status says why)")
+        told.append(f"and {found['blocked']} that may not start yet (schedq status says why)")
     if unknown and found["scheduler"]["running"]:
-        lines.append("       ? = nobody can tell yet; schedq status says what stands in the way")
+        told.append("? = nobody can tell yet; schedq status says what stands in the way")
     ends = [job["ends_in_s"] for job in jobs]
     if ends and None not in ends and not more:
-        lines.append(f"       all of it is expected to be done in {span(max(ends))}")
-    return lines
+        told.append(f"all of it is expected to be done in {span(max(ends))}")
+    return lines + [line for text in told for line in wrap(text, " " * 7)]
 
 
-def _line(job: dict[str, Any]) -> str:
+def _line(job: dict[str, Any], table: Table) -> str:
     name = f"{job['slug']}:{job['variant']}" if job["variant"] else str(job["slug"])
     state = "starting" if job["state"] == "admitted" else job["state"]
     state = "waiting" if state == "queued" else state
     starts = "-" if job["state"] == "running" else _in(job["starts_in_s"])
-    return (
-        f"{job['id']:>6}  {fill(name, 17)} {fill(str(job['name']), 20)} {state:13} {starts:>9}"
-        f" {_in(job['ends_in_s']):>9}"
-    )
+    return table.row(str(job["id"]), name, str(job["name"]), state, starts, _in(job["ends_in_s"]))
 
 
 def _in(seconds: float | None) -> str:

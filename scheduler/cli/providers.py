@@ -32,6 +32,8 @@ def list_providers(call: Call) -> int:
     found = catalog.load(Paths())
     specs = [spec for entry in found.providers.values() for spec in entry["variants"].values()]
     broken = _broken()
+    for odd in catalog.odd_folders():
+        say.note(f"warning: {odd}")
     if call.flag("json"):
         rows = [{**_row(spec), "breaker": broken.get(spec["slug"])} for spec in specs]
         say.out(say.document({"schema_version": 1, "providers": rows, "broken": found.broken}))
@@ -54,15 +56,21 @@ def _table(specs: list[dict[str, Any]], broken: dict[str, dict[str, Any]], colum
         for spec in specs
     ]
     head = ("provider", "VRAM GiB", "RAM GiB", "installed")
-    wide = [min(24, max(say.width(row[n]) for row in (head, *rows))) for n in range(4)]
+    wide = [max(say.width(row[n]) for row in (head, *rows)) for n in range(4)]
+    columns = max(say.NARROWEST, columns)
+    wide[0] = min(24, wide[0], columns - sum(wide[1:]) - 8)
     indent = sum(wide) + 8
-    lines = [say.paint(_figures(head, wide) + "what it does", "bold")]
+    below = indent + 20 > columns
+    indent = 4 if below else indent
+    lines = [say.paint(_figures(head, wide).rstrip() if below else _figures(head, wide) + "what it does", "bold")]
     for row, spec in zip(rows, specs, strict=True):
-        room = max(indent + 20, columns)
-        first, *rest = say.wrap(row[4], " " * indent, room) or [""]
-        lines += [(_figures(row, wide) + first.lstrip()).rstrip(), *rest]
+        first, *rest = say.wrap(row[4], " " * indent, columns) or [""]
+        if below:
+            lines += [_figures(row, wide).rstrip(), first, *rest]
+        else:
+            lines += [(_figures(row, wide) + first.lstrip()).rstrip(), *rest]
         if spec["slug"] in broken:
-            lines += say.wrap(_breaker(broken[spec["slug"]]), " " * indent, room)
+            lines += say.wrap(_breaker(broken[spec["slug"]]), " " * indent, columns)
     return lines
 
 
@@ -123,7 +131,8 @@ def show(call: Call) -> int:
         now = {"installed": not missing, "missing": missing, "breaker": state}
         say.out(say.document({"schema_version": 1, **spec, **now, "values": told["values"]}))
         return 0
-    say.out(say.paint(_name(spec), "bold") + f"  {say.plain(str(spec['title'] or ''))}".rstrip())
+    named = say.wrap(f"{_name(spec)}  {spec['title'] or ''}".rstrip(), "", max(say.NARROWEST, say.columns()))
+    say.out("\n".join([named[0].replace(_name(spec), say.paint(_name(spec), "bold"), 1), *named[1:]]))
     say.out(f"{'manifest':11}{say.plain(spec['manifest'])}")
     _pair("installed", "no: " + missing.removeprefix(f"{spec['slug']} is not installed: ") if missing else "yes")
     if state is not None:
@@ -145,7 +154,9 @@ def _values(values: list[dict[str, Any]], manifest: str) -> list[str]:
     """A line a declared value: its key, what it is, where that comes from."""
     rows = [row for row in values if row["key"] not in ("slug", "title") and row["value"] not in (None, [], {})]
     wide = min(32, max(say.width(row["key"]) for row in rows))
-    room = max(24, say.columns() - wide - 11)
+    columns = max(say.NARROWEST, say.columns())
+    wide = min(wide, max(24, columns - 35))
+    room = columns - wide - 11
     lines = [say.paint(f"{'value':{wide}} {'is':{room}}  from", "bold")]
     for row in rows:
         origin = "manifest" if row["origin"] == manifest else say.plain(row["origin"])
@@ -203,7 +214,7 @@ def check(call: Call) -> int:
         warnings = [each["text"] for each in told if each["level"] != "error"]
         rows.append({"provider": slug, "broken": broken, "warnings": warnings, "missing": missing})
     any_broken = any(row["broken"] for row in rows)
-    for odd in config.check([*found.providers, *found.broken]):
+    for odd in [*catalog.odd_folders(), *config.check([*found.providers, *found.broken])]:
         say.note(f"warning: {odd}")
     if call.flag("json"):
         say.out(say.document({"schema_version": 1, "providers": rows}))

@@ -276,7 +276,7 @@ def _pour(path: str, at: int) -> int:
 
 
 def _follow(paths: Paths, job_id: int, wanted: int | None) -> int:
-    line, absence = wake.Line(paths), Absence(paths)
+    line, absence = wake.Line(paths), Absence(paths, "follow its log again")
     attempt, at, began = 0, 0, 0
     try:
         line.say(op="watch", jobs=[job_id])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from scheduler import wake
+from scheduler import given, wake
 from scheduler.cli import say, sight
 from scheduler.cli.fast import Call
 from scheduler.client import Client, failure, not_ended
@@ -102,6 +102,8 @@ def _asked(client: Client, call: Call, sources: list[str]) -> tuple[dict[str, An
 
 
 def _rows(client: Client, call: Call, spec: dict[str, Any], sources: list[str], **more: Any) -> list[dict[str, Any]]:
+    policy = given.policy(call.text("on_lost"), call.whole("max_attempts"), call.text("retry_on"), typed=True)
+    retry_on = policy.pop("retry_on", None)
     return client.checked(
         call.text("slug") or "",
         sources,
@@ -113,9 +115,8 @@ def _rows(client: Client, call: Call, spec: dict[str, Any], sources: list[str], 
         batch=call.text("batch") or "",
         out=call.text("out") or "",
         overwrite=call.flag("overwrite"),
-        on_lost=call.text("on_lost"),
-        max_attempts=call.whole("max_attempts"),
-        retry_on=call.text("retry_on"),
+        retry_on=None if retry_on is None else retry_on or "none",
+        **policy,
         **more,
     )
 
@@ -138,10 +139,10 @@ def run(call: Call) -> int:
 
     client = Client()
     timeout_s = call.duration_s("timeout")
-    given = call.text("input")
-    spec, sources = _asked(client, call, [] if given is None else [given])
+    word = call.text("input")
+    spec, sources = _asked(client, call, [] if word is None else [word])
     if len(sources) != 1:
-        raise UsageError(f"run takes one input and {given!r} names {len(sources)}; schedq submit queues them all")
+        raise UsageError(f"run takes one input and {word!r} names {len(sources)}; schedq submit queues them all")
     rows = _rows(client, call, spec, sources)
     missing = not_installed(spec)
     if missing:
@@ -157,9 +158,9 @@ def run(call: Call) -> int:
     _refuse_unseen(client, spec)
     ids: list[int] = []
 
-    def own(given: list[int]) -> None:
+    def own(made: list[int]) -> None:
         """The job is ours from here on: its id is out, and a signal that came meanwhile cancels it."""
-        ids.extend(given)
+        ids.extend(made)
         say.note(f"job {ids[0]}")
         owning.own()
 

@@ -1,4 +1,4 @@
-"""How a verb speaks: data on stdout, talk on stderr, colour on terminals only, tables of 80 columns."""
+"""How a verb speaks: data on stdout, talk on stderr, colour on terminals only, pages of 50 to 80 columns."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import os
 
 COLOURS = {"green": "32", "red": "31", "yellow": "33", "dim": "2", "bold": "1"}
 TEMPORARY, BROKEN_PIPE = 75, 141
+NARROWEST, WIDEST = 50, 80
+"""Columns of a page: as many as there are, between these."""
 
 
 class Quiet(BaseException):
@@ -94,6 +96,11 @@ def columns(fd: int = 1) -> int:
         return 80
 
 
+def page_width() -> int:
+    """How many columns a page for people takes on stdout: between NARROWEST and WIDEST."""
+    return max(NARROWEST, min(WIDEST, columns()))
+
+
 def plain(text: str) -> str:
     """Text on one line and without control characters, so that a name cannot move the cursor."""
     if text.isprintable():
@@ -126,13 +133,13 @@ def fill(text: str, columns: int) -> str:
     return text + " " * (columns - width(text))
 
 
-def wrap(text: str, indent: str, columns: int = 80) -> list[str]:
+def wrap(text: str, indent: str, columns: int | None = None) -> list[str]:
     """Text in lines of at most `columns`, each after `indent`; a word that is longer is broken, unless it is a path.
 
-    A path stands whole on a line of its own, however long, so that it can be copied.
+    A path stands whole on a line of its own, however long, so that it can be copied. As wide as a page unless given.
     """
     lines, line = [], ""
-    room = columns - len(indent)
+    room = (page_width() if columns is None else columns) - len(indent)
     for word in plain(text).split(" "):
         while width(word) > room and "/" not in word:
             head = word[: max(1, room - (width(line) + 1 if line else 0))]

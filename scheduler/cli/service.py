@@ -105,6 +105,8 @@ def _install_line(start: units.Start, missing: str) -> None:
         raise SchedqError(f"{why}there is no crontab either; let whatever starts things here call: {_by_hand(start)}")
     changed = boot.change_crontab(start.home, units.cron_line(start))
     say.note(f"{why}an @reboot line of your crontab starts the scheduler{'' if changed else ' already'}: crontab -l")
+    if not wake.scheduler_runs(Paths()):
+        say.note("it is started at the next boot; to start it now: schedq up")
 
 
 def _by_hand(start: units.Start) -> str:

@@ -6,6 +6,7 @@ Standard library only, and nothing slow of it.
 
 from __future__ import annotations
 
+from scheduler.cli import options
 from scheduler.cli.options import FILTERS, HOLD, IDS, JOB, JSON, PANELS, PATIENCE, REQUEST, SLUG, Argument, Option, Verb
 from scheduler.cli.verbs_control import CONTROL
 from scheduler.cli.verbs_service import SERVICE
@@ -134,13 +135,9 @@ TABLE = (
         "cancel",
         "changing:cancel",
         "Cancel jobs, waiting or running.",
+        told="Filters choose among those that have not ended.",
         arguments=(IDS,),
-        options=(
-            *FILTERS,
-            Option("--dry-run", "", "say which jobs it would be, and cancel none"),
-            Option("--yes", "", "do not ask, however many they are"),
-            JSON,
-        ),
+        options=(*options.filters(options.UNENDED, ()), *options.CHANGES, JSON),
         examples=("schedq cancel 7", "schedq cancel --batch night --state queued --dry-run"),
         panel=EVERYDAY,
         fast=True,
@@ -210,8 +207,9 @@ TABLE = (
     Verb(
         "room",
         "machine:room",
-        "Whether one more worker of a provider would be started now, and what would make it fit.",
-        told="Reads the machine, and starts nothing. Exit 0 if it fits, 75 if not now, 3 if it never will.",
+        "Whether there is memory for one more worker of a provider now, and what would make it fit.",
+        told="About memory alone: a paused queue, a breaker and max_workers are not looked at. Reads the machine, and"
+        " starts nothing. Exit 0 if it fits, 75 if not now, 3 if it never will.",
         arguments=(SLUG,),
         options=(JSON,),
         examples=("schedq room capiti", "schedq room capiti --json"),

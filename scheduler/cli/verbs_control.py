@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
-from scheduler.cli.options import CHANGES, FILTERS, IDS, JSON, MORE, RETRY, Argument, Option, Verb
+from scheduler.cli.options import (
+    CHANGES,
+    ENDED,
+    IDS,
+    JSON,
+    MORE,
+    OUTCOMES,
+    RETRY,
+    UNENDED,
+    Argument,
+    Option,
+    Verb,
+    filters,
+)
 
 CONTROL: tuple[Verb, ...] = (
     Verb(
         "hold",
         "control:hold",
-        "Set waiting jobs aside until release.",
-        told="A job whose worker is being started is given back, uncounted, and the worker goes on loading. One that "
-        "runs is left alone: schedq cancel stops it.",
+        "Keep waiting jobs from starting until release.",
+        told="Filters choose among those that wait. A job whose worker is being started is given back, uncounted, and "
+        "the worker goes on loading. One that runs is left alone: schedq cancel stops it.",
         arguments=(IDS,),
-        options=(*FILTERS, *CHANGES, JSON),
+        options=(*filters(("queued", "admitted"), ()), *CHANGES, JSON),
         examples=("schedq hold 7", "schedq hold --batch night --dry-run"),
         panel=MORE,
         fast=True,
@@ -21,8 +34,9 @@ CONTROL: tuple[Verb, ...] = (
         "release",
         "control:release",
         "Let held jobs go, each at its old place.",
+        told="Filters choose among those that are held.",
         arguments=(IDS,),
-        options=(*FILTERS, *CHANGES, JSON),
+        options=(*filters(("held",), ()), *CHANGES, JSON),
         examples=("schedq release 7", "schedq release --state held --mine"),
         panel=MORE,
         fast=True,
@@ -31,10 +45,11 @@ CONTROL: tuple[Verb, ...] = (
         "requeue",
         "control:requeue",
         "Open jobs again that failed, timed out or were cancelled.",
-        told="Under the same id; tries count anew. What succeeded stays as it is: submit it again.",
+        told="Filters choose among those. Under the same id; tries count anew. What succeeded stays as it is: "
+        "submit it again.",
         arguments=(IDS,),
-        options=(*FILTERS, *CHANGES, JSON),
-        examples=("schedq requeue 7", "schedq requeue --batch night --outcome crashed"),
+        options=(*filters(ENDED[1:], OUTCOMES[1:]), *CHANGES, JSON),
+        examples=("schedq requeue 7", "schedq requeue --batch night --outcome quarantined"),
         panel=MORE,
         fast=True,
     ),
@@ -42,10 +57,11 @@ CONTROL: tuple[Verb, ...] = (
         "update",
         "control:update",
         "Change what waiting jobs asked for: priority, limits, revision.",
-        told="What a job's attempt has begun with stays; of a running job only the policy for its next try can change.",
+        told="Filters choose among those of which it can be changed. What a job's attempt has begun with stays; of a "
+        "running job only the policy for its next try can change.",
         arguments=(IDS,),
         options=(
-            *FILTERS,
+            *filters(UNENDED, ()),
             Option("--priority", "N", "higher goes first"),
             *RETRY,
             Option("--timeout", "DURATION", "end an attempt that takes longer"),

@@ -15,11 +15,11 @@ WORKERS: tuple[Verb, ...] = (
         "for a job stays: cancel the job, or retire it when it is ready.",
         arguments=(Argument("ID|SLUG", THOSE, least=0, many=True, key="who"),),
         options=(
-            Option("--idle", "", "all that have nothing to do; pinned ones stay"),
+            Option("--idle", "", "only those that have nothing to do, of those named or of all; pinned ones stay"),
             Option("--all", "", "all, pinned ones too, and no provider is wanted warm any more"),
             JSON,
         ),
-        examples=("schedq workers retire 3", "schedq workers retire --idle"),
+        examples=("schedq workers retire 3", "schedq workers retire --idle", "schedq workers retire capiti --idle"),
     ),
     Verb(
         "workers pin",
@@ -50,6 +50,6 @@ WORKERS: tuple[Verb, ...] = (
             Option("--remove", "", "want it no longer; a worker that is up stays"),
             JSON,
         ),
-        examples=("schedq workers warm capiti", "schedq workers warm capiti propka --pin"),
+        examples=("schedq workers warm capiti", "schedq workers warm capiti pyrodigal --pin"),
     ),
 )

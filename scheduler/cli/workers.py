@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import closing
+from contextlib import closing, suppress
 from typing import Any
 
 from scheduler import catalog, wake
 from scheduler.cli import pages, say
 from scheduler.cli.fast import Call
+from scheduler.cli.requests import not_installed
+from scheduler.cli.tables import Column, Table
 from scheduler.clock import now_at, now_s, seconds
 from scheduler.config import Paths
-from scheduler.errors import AcceleratorAbsent, Refused, UsageError
+from scheduler.errors import AcceleratorAbsent, BrokenManifest, NoSuchWorker, Refused, UsageError
 from scheduler.rules import never
 from scheduler.store import identity, peek, wishes, workers
 from scheduler.store.engine import Store
@@ -33,7 +35,10 @@ def list_workers(call: Call) -> int:
     if not whole["workers"] and not wished:
         say.note("no workers; a job that needs one starts it, and so does schedq workers warm PROVIDER")
         return 0
-    say.out("\n".join([*_page(whole["workers"], seconds(whole["at"])), *_wish_lines(wished, whole)]))
+    lines = _page(whole["workers"], seconds(whole["at"]))
+    for told in _wish_lines(wished, whole):
+        lines += ([""] if lines else []) + told
+    say.out("\n".join(lines))
     return 0
 
 
@@ -55,18 +60,23 @@ def _page(rows: list[Row], at_s: float) -> list[str]:
     """The table of workers, what each does and holds below it; lines of at most 80 columns."""
     if not rows:
         return []
-    head = (
-        f"{'worker':>6}  {'provider':17}{'state':11}{'age':>8}{'idle':>8}{'charge':>9}{'used':>8}{'jobs':>6}{'warm':>5}"
-    )
-    lines = [say.paint(head, "bold")]
+    table = Table(
+        Column("worker", 6, right=True), Column("provider", 16, before=2, least=9), Column("state", 11, before=1),
+        Column("age", 8, right=True), Column("idle", 8, right=True), Column("charge", 9, right=True),
+        Column("used", 8, right=True, drop=3), Column("jobs", 6, right=True, drop=2),
+        Column("warm", 5, right=True, drop=1),
+    )  # fmt: skip
+    lines = [table.head()]
     for row in rows:
         used = [each["used_gib"] for each in row["charges"] if each["used_gib"] is not None]
         charge = sum(each["charge_gib"] for each in row["charges"])
         lines.append(
-            f"{row['id']:>6}  {say.fill(_name(row['slug'], row['variant']), 16)} {say.fill(pages.state_of(row), 11)}"
-            f"{say.span(at_s - seconds(row['created_at'])):>8}{say.span(row['idle_s']):>8}{say.gib(charge):>9}"
-            f"{say.gib(sum(used) if used else None):>8}{row['jobs_served']:>6}{row['warm_hits']:>5}"
-        )
+            table.row(
+                str(row["id"]), _name(row["slug"], row["variant"]), pages.state_of(row),
+                say.span(at_s - seconds(row["created_at"])), say.span(row["idle_s"]), say.gib(charge),
+                say.gib(sum(used) if used else None), str(row["jobs_served"]), str(row["warm_hits"]),
+            )
+        )  # fmt: skip
         lines += [say.paint(line, "dim") for line in say.wrap("; ".join(_details(row)), " " * 8)]
     return lines
 
@@ -87,31 +97,35 @@ def _details(row: Row) -> list[str]:
     return told
 
 
-def _wish_lines(wished: list[Row], whole: Row) -> list[str]:
-    lines = []
+def _wish_lines(wished: list[Row], whole: Row) -> list[list[str]]:
+    """The lines of each wish: what it waits for, or why it was given up and what to do about it."""
+    told = []
     for wish in wished:
         text = (wish["reason"] or {}).get("text")
+        name = _name(wish["slug"], wish["variant"])
         if wish["dropped_at"]:
-            what = f"was wanted warm and is given up: {text}"
+            again = f"schedq workers warm {name}"
+            what = f"was wanted warm and is given up: {text}; {again} tries again, {again} --remove forgets it"
         elif not whole["scheduler"]["running"]:
             what = "is wanted warm: no scheduler runs that could start it; schedq up does"
         else:
             what = f"is wanted warm{' and pinned' if wish['pin'] else ''}: {text or 'it is about to be started'}"
-        lines += ["", *say.wrap(f"{_name(wish['slug'], wish['variant'])} {what}", "")]
-    return lines
+        told.append(say.wrap(f"{name} {what}", ""))
+    return told
 
 
 def retire(call: Call) -> int:
     """End workers by ids, by provider, all that are idle, or all; says of each what becomes of it."""
     words, idle, everyone = call.many("who"), call.flag("idle"), call.flag("all")
-    if bool(words) + idle + everyone != 1:
+    if not (words or idle or everyone):
         raise UsageError("workers retire needs workers: ids like 3 or 3-9,12, a provider's name, --idle, or --all")
+    if everyone and (words or idle):
+        raise UsageError(f"--all is every worker; leave it out, or leave {' '.join(words) or '--idle'} out")
     paths = Paths()
     living = peek.workers(paths)
-    if words:
-        chosen = _chosen(words, living, paths)
-    else:
-        chosen = [row for row in living if everyone or (row["state"] == "ready" and row["job_id"] is None)]
+    chosen = _chosen(words, living, paths) if words else living
+    if idle:
+        chosen = [row for row in chosen if row["state"] == "ready" and row["job_id"] is None]
     spared = [row for row in chosen if idle and row["pinned"]]
     why = f"{identity.user()} asked for it"
     told: list[Row] = []
@@ -130,7 +144,8 @@ def retire(call: Call) -> int:
             if everyone:
                 open_ones = [(wish.slug, wish.variant) for wish in wishes.wanted(tx)]
                 taken_back += [_name(*key) for key in open_ones if wishes.take_back(tx, *key)]
-    return _told(call, paths, told, taken_back, "no worker is idle" if idle else "there are no workers")
+    of = f" of {' '.join(words)}" if words else ""
+    return _told(call, paths, told, taken_back, f"no worker{of} is idle" if idle else "there are no workers")
 
 
 RETIRED = {
@@ -159,7 +174,7 @@ def _told(call: Call, paths: Paths, told: list[Row], taken_back: list[str], nobo
     if changed:
         _nudge(paths)
     left = all(each["done"] in ("going", "gone") for each in told)
-    return 0 if changed or left or not call.many("who") else 2
+    return 0 if changed or left or call.flag("idle") or not call.many("who") else 2
 
 
 def pin(call: Call) -> int:
@@ -213,9 +228,12 @@ def warm(call: Call) -> int:
     if call.flag("json"):
         say.out(say.document({"schema_version": 1, "warm": told}))
     else:
-        for each in told:
+        for spec, each in zip(specs, told, strict=True):
             name = _name(each["slug"], each["variant"])
-            if each["worker_id"] is None:
+            missing = not_installed(spec) if each["worker_id"] is None else ""
+            if missing:
+                say.note(f"{name}: wanted warm, and not started before it is installed: {missing}")
+            elif each["worker_id"] is None:
                 say.note(f"{name}: wanted warm; schedq workers says when it is, or what it waits for")
             else:
                 pinned = " and pinned" if call.flag("pin") else " already"
@@ -248,6 +266,10 @@ def _refuse_warm(spec: Row, facts: Row) -> None:
 def _want_no_longer(call: Call, paths: Paths) -> int:
     names = list(dict.fromkeys(call.many("slugs")))
     told = []
+    wished = {_name(wish["slug"], wish["variant"]) for wish in _wished(paths)}
+    for name in names:
+        if name not in wished:
+            _require_provider(name, paths)
     if is_made(paths):
         with closing(Store(paths)) as store, store.write() as tx:
             for name in names:
@@ -258,26 +280,47 @@ def _want_no_longer(call: Call, paths: Paths) -> int:
     else:
         for name, each in zip(names, told, strict=False):
             say.note(f"{name} {'is not wanted warm any more' if each['removed'] else 'was not wanted warm'}")
-    return 0 if any(each["removed"] for each in told) else 2
+    return 0
+
+
+def _require_provider(name: str, paths: Paths) -> None:
+    """UnknownProvider for what is no provider; one whose manifest is broken is one."""
+    with suppress(BrokenManifest):
+        catalog.load(paths).spec(name)
 
 
 def _chosen(words: list[str], living: list[Row], paths: Paths) -> list[Row]:
-    """The live workers that ids or providers name, by id. UsageError for what names nobody, UnknownProvider."""
+    """The live workers that ids or providers name, by id; what is not there is counted in a note.
+
+    NoSuchWorker if none is there at all; UnknownProvider for a name that is no provider's.
+    """
     found: dict[int, Row] = {}
+    absent: list[tuple[str, int]] = []
     for part in (each.strip() for word in words for each in word.split(",")):
         first, dash, last = part.partition("-")
         if _is_number(first) and (not dash or _is_number(last)):
             low, high = int(first), int(last or first)
+            if high < low:
+                raise UsageError(f"{part!r} runs backwards; write {high}-{low}")
             these = [row for row in living if low <= row["id"] <= high]
-            hint = f"no worker {part} lives; schedq workers lists those that do"
+            count = high - low + 1 - len(these)
+            absent += [(f"worker {part}" if not dash else f"{say.counted(count, 'worker')} of {part}", count)] * (
+                count > 0
+            )
         else:
             these = [row for row in living if part in (row["slug"], _name(row["slug"], row["variant"]))]
-            hint = f"no worker of {part} lives; schedq workers warm {part} starts one"
-        if not these:
-            if not _is_number(first):
-                catalog.load(paths).spec(part)
-            raise UsageError(hint)
+            if not these:
+                _require_provider(part, paths)
+                absent.append((f"a worker of {part}", 1))
         found |= {row["id"]: row for row in these}
+    if absent and not found:
+        named = " ".join(words)
+        if len(absent) == 1 and not named[:1].isdigit():
+            raise NoSuchWorker(f"no worker of {named} lives; schedq workers warm {named} starts one")
+        raise NoSuchWorker(f"no worker {named} lives; schedq workers lists those that do")
+    if absent:
+        verb = "is" if sum(count for _, count in absent) == 1 else "are"
+        say.note(f"{', '.join(text for text, _ in absent)} {verb} not there; schedq workers lists those that are")
     return [found[number] for number in sorted(found)]
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from scheduler.declared.declaration import PLACEHOLDERS, SLUG, VARIANT, Manifest, faults, named, shown, strays
+from scheduler.declared.declaration import PATHS, PLACEHOLDERS, SLUG, VARIANT, Manifest, faults, named, shown, strays
 from scheduler.declared.layers import Source, origin_of
 from scheduler.declared.refusals import contradictions, shells_of, unkept
 from scheduler.declared.revision import environment_hash, revision
@@ -106,11 +106,15 @@ def _spec(source: Source, found: Manifest, variant: str, cache_folder: str, seen
     def there(key: str, text: str | None) -> str | None:
         if text is None:
             return None
+        where = f"variants.{variant}.{key}" if variant and _varies(source.variants[variant], key) else key
+        if text.lstrip()[:1] in ("{", "[") or "\n" in text:
+            named = PATHS[re.sub(r"\[\d+\]", "", key)]
+            wrong.append(f"{source.path}: {where} = {shown(text)}: must be the path of {named}")
+            return None
         path = expanded(text, folder)
         seen.look(os.path.dirname(path))
         why = seen.fault(path)
         if why:
-            where = f"variants.{variant}.{key}" if variant and _varies(source.variants[variant], key) else key
             wrong.append(f"{source.path}: {where} = {shown(text)}: {path} {why}")
         return path
 

@@ -175,6 +175,14 @@ TABLES: dict[str, type[Table]] = {
     "gpu": Gpu, "host": Host, "cpu": Cpu, "worker": Worker, "retry": Retry, "env": Env, "files": File,
     "input": Input, "validation": Validation,
 }  # fmt: skip
+PATHS = {
+    "input.schema": 'a JSON schema file, like "input.schema.json"',
+    "input.params": 'a JSON schema file, like "params.schema.json"',
+    "input.example": 'an input, like "example.json"', "example": 'an input, like "example.json"',
+    "validation.input": 'an input, like "case.json"', "worker.script": 'the worker\'s file, like "worker.py"',
+}  # fmt: skip
+"""Keys whose value is the path of a file, and of which."""
+
 PATTERN_FIXES = {
     "slug": "use lower-case letters, digits and _, a letter first",
     "accept": 'write a suffix with its dot, like ".json"',
@@ -266,6 +274,8 @@ def _fault(error: Any, key: str) -> str:
     if kind in ("float_type", "int_type", "int_from_float", "finite_number"):
         word, sample = ("a number", "28.0") if kind in ("float_type", "finite_number") else ("a whole number", "4")
         return f"{start}must be {word}; write {name} = {sample}, without quotes"
+    if kind == "string_type" and ".".join(names) in PATHS:
+        return f"{start}must be the path of {PATHS['.'.join(names)]}"
     if kind == "string_type":
         quoted = (
             f'"{str(given).lower() if isinstance(given, bool) else given}"'

@@ -11,7 +11,7 @@ import sqlite3
 
 from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
-from scheduler.store import content
+from scheduler.store import brief, content
 from scheduler.store.connection import open_reader, require_current, revision, told
 from scheduler.store.intake import missing
 from scheduler.store.kept import is_made
@@ -267,19 +267,12 @@ def input_bytes(paths: Paths, job_id: int) -> bytes | None:
 
 def states(paths: Paths, ids: Iterable[int]) -> dict[int, str]:
     """The state of each of these jobs; one that is not there is not in the answer."""
-    wanted = list(ids)
+    return _look(paths, lambda connection: brief.states(connection, list(ids)), {})
 
-    def question(connection: sqlite3.Connection) -> dict[int, str]:
-        found: dict[int, str] = {}
-        for start in range(0, len(wanted), 500):
-            some = wanted[start : start + 500]
-            marks = ",".join("?" * len(some))
-            found.update(
-                (i, s) for i, s in connection.execute(f"SELECT id, state FROM jobs WHERE id IN ({marks})", some)
-            )
-        return found
 
-    return _look(paths, question, {})
+def briefly(paths: Paths, ids: Iterable[int]) -> dict[int, dict[str, Any]]:
+    """{"id", "slug", "variant", "name", "state"} of each of these jobs that is there, by id."""
+    return _look(paths, lambda connection: brief.jobs(connection, list(ids)), {})
 
 
 def last_id(paths: Paths) -> int | None:
@@ -298,6 +291,12 @@ def ids(paths: Paths, filters: dict[str, Any]) -> list[int]:
 
     asked, values = query(filters)
     return _look(paths, lambda connection: [row[0] for row in connection.execute(asked, values)], [])
+
+
+def names(paths: Paths, batch: str) -> tuple[list[str] | None, list[str]]:
+    """(None if a job has this batch, else the batches of the last jobs; every slug, and `slug:variant`, with jobs)."""
+    none: tuple[list[str] | None, list[str]] = ([], [])
+    return _look(paths, lambda connection: (brief.batches(connection, batch), brief.providers(connection)), none)
 
 
 def workers(paths: Paths) -> list[dict[str, Any]]:

@@ -11,6 +11,7 @@ import select
 import struct
 import subprocess
 import termios
+import textwrap
 import time
 from pathlib import Path
 
@@ -74,6 +75,7 @@ def test_what_waits_for_a_scheduler_says_that_none_runs(queue: Queue) -> None:
     for words in (["wait", "1"], ["log", "1", "-f"], ["restart"]):
         done = queue(*words, timeout=9)
         assert done.code == 6 and "schedq up" in done.err and done.out == "", done
+        assert ("then wait again" in done.err) is (words[0] == "wait"), done
 
 
 def test_wait_goes_on_while_a_scheduler_is_replaced(queue: Queue) -> None:
@@ -186,3 +188,24 @@ def test_run_at_a_terminal_shows_how_far_its_job_is_on_one_line(queue: Queue) ->
     lines = re.findall(r"\r(job 1 running [^\x1b]*)\x1b\[K", seen)
     assert lines and "waiting" in lines[-1] and max(map(len, lines)) < 60, seen
     assert seen.endswith("\r\x1b[K"), seen
+
+
+README = Path(__file__).resolve().parents[2] / "manifests" / "README.md"
+
+
+def test_the_whole_example_of_the_manifests_readme_runs_as_it_stands_there(queue: Queue) -> None:
+    text = README.read_text().partition("### A whole example")[2].partition("\nWorkers of older trees")[0]
+    folder = queue.manifests / "composition"
+    folder.mkdir()
+    for name, block in re.findall(r"^`([\w.]+)`:\n\n((?: {4}.*\n|\n)+)", text, re.MULTILINE):
+        (folder / name).write_text(textwrap.dedent(block))
+    assert len(list(folder.iterdir())) == 4
+    checked = queue("providers", "check", "composition")
+    assert checked.code == 0 and checked.out.split() == ["composition", "ok"], checked
+    calls = re.findall(r"`schedq (run composition[^`]*)`", text)
+    assert len(calls) == 2
+    first, second = (queue(*call.split()) for call in calls)
+    assert first.json == {"letters": {"A": 0.5, "G": 0.25, "C": 0.125}}, first
+    assert second.json == {"letters": {"A": 0.5}} and queue.show(2)["attempts"][0]["warm"], second
+    refused = queue("run", "composition", queue.input("b.json", sequence="AX1"))
+    assert refused.code == 3 and "a sequence of the 20 letters is needed, without 1 X" in refused.err, refused

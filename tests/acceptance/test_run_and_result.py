@@ -116,7 +116,7 @@ def test_cancel_by_filter_says_how_many_and_asks_above_20(queue: Queue) -> None:
     sources = [queue.input(f"{n}.json", say=str(n)) for n in range(22)]
     assert queue("submit", "echo", *sources, "--batch", "night").code == 0
     dry = queue("cancel", "--batch", "night", "--dry-run")
-    assert dry.code == 0 and len(dry.out.split()) == 22
+    assert dry.code == 0 and len(dry.out.splitlines()) == 22
     asked = queue("cancel", "--batch", "night")
     assert asked.code == 2 and "22 jobs" in asked.err and "--yes" in asked.err
     assert queue("cancel", "--batch", "night", "--name", "1?").code == 0
@@ -219,7 +219,7 @@ def test_cancel_of_a_batch_that_has_ended_has_nothing_to_do(queue: Queue) -> Non
     queue("submit", "echo", queue.input("a.json"), queue.input("b.json"), "--batch", "x")
     assert queue("wait", "1-2", "--timeout", "30s").code == 0
     none = queue("cancel", "--batch", "x")
-    assert none.code == 0 and none.err.count("\n") == 1 and "all 2" in none.err, none
+    assert (none.code, none.err) == (0, "no job matches that can be cancelled; nothing was cancelled\n"), none
     assert queue("cancel", "1").code == 2
 
 

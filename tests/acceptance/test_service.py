@@ -102,6 +102,7 @@ def test_where_there_is_no_systemd_the_crontab_has_one_line_a_queue(queue: Queue
     for _ in range(2):
         done = machine("install")
         assert done.code == 0 and "no systemctl" in done.err and "@reboot" in done.err, done
+        assert "it is started at the next boot; to start it now: schedq up" in done.err, done
     mine, line = machine.boot.table.splitlines()
     assert mine == "* * * * * mine" and str(queue.home) in line
     done = machine("status")

@@ -182,7 +182,9 @@ def test_a_held_job_waits_for_release_and_keeps_its_place(queue: Queue) -> None:
     gate.touch()
     ended(queue, "1,3")
     assert [queue.show(job)["state"] for job in (2, 4)] == ["held", "held"]
-    assert queue("release", "--state", "held").err == "job 2: released, queued\njob 4: released, queued\n"
+    assert queue("release", "--state", "held").err == (
+        "job 2: released, queued\njob 4: released, queued\nin all: 2 released\n"
+    )
     ended(queue, "2,4")
     assert queue.show(2)["started_at"] < queue.show(4)["started_at"]
     again = queue("release", "2")
@@ -217,7 +219,7 @@ def test_filters_dry_run_the_question_and_json_are_those_of_cancel(queue: Queue)
     assert queue("submit", "echo", *sources, "--batch", "night").code == 0
     for verb, before, after in (("hold", "queued", "held"), ("release", "held", "queued")):
         dry = queue(verb, "--batch", "night", "--dry-run")
-        assert dry.code == 0 and dry.err == f"would {verb} 22 jobs\n" and len(dry.out.split()) == 22
+        assert dry.code == 0 and dry.err == f"would {verb} 22 jobs\n" and len(dry.out.splitlines()) == 22
         asked = queue(verb, "--batch", "night")
         assert asked.code == 2 and "22 jobs" in asked.err and "--yes" in asked.err
         assert queue.show(1)["state"] == before
@@ -226,8 +228,11 @@ def test_filters_dry_run_the_question_and_json_are_those_of_cancel(queue: Queue)
         assert queue.show(22)["state"] == after
     some = queue("update", "--batch", "night", "--name", "1?", "--priority", "3", "--json")
     assert [job["id"] for job in some.json["jobs"]] == list(range(11, 21))
-    assert queue("requeue", "--batch", "night", "--yes").err.startswith("nothing was requeued: of all 22 jobs")
-    assert queue("hold", "--batch", "nobody").err == "no job matches; nothing was held\n"
+    assert queue("requeue", "--batch", "night", "--yes").err.startswith("no job matches that can be requeued;")
+    assert queue("hold", "--batch", "nihgt").code == 4
+    assert (
+        queue("hold", "--batch", "night", "--name", "no").err == "no job matches that can be held; nothing was held\n"
+    )
     assert queue("hold").code == 2
     absent = queue("hold", "1,99")
     assert absent.code == 4 and "no job 99" in absent.err and queue.show(1)["state"] == "queued"

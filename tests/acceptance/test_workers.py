@@ -118,7 +118,7 @@ def test_retire_ends_the_idle_now_and_the_busy_after_its_job(queue: Queue, tmp_p
     assert queue("wait", job, next_job, "--timeout", "30s").code == 0
     pids = [queue("result", each, "--pointer", "/pid").out.strip() for each in (job, next_job)]
     assert pids[0] != pids[1]
-    assert queue("workers", "retire", str(busy["id"])).code == 2
+    assert queue("workers", "retire", str(busy["id"])).code == 4
 
 
 def test_requests_that_race_a_retire_are_all_answered(queue: Queue, monkeypatch: pytest.MonkeyPatch) -> None:

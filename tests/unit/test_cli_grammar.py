@@ -158,16 +158,27 @@ def test_the_help_shows_no_types_of_a_programming_language(words: list[str]) -> 
         assert word not in done.output
 
 
-@pytest.mark.parametrize("verb", ["status", "wait", "cancel"])
-def test_the_help_of_a_filter_lists_all_that_it_may_be(verb: str) -> None:
+@pytest.mark.parametrize(
+    ("verb", "states", "outcomes"),
+    [
+        ("status", ids.STATES, ids.OUTCOMES), ("wait", ids.STATES, ids.OUTCOMES), ("cancel", ids.STATES[:4], ()),
+        ("hold", ("queued", "admitted"), ()), ("release", ("held",), ()), ("update", ids.STATES[:4], ()),
+        ("requeue", ids.STATES[5:], ids.OUTCOMES[1:]),
+    ],
+)  # fmt: skip
+def test_the_help_of_a_filter_lists_in_a_few_whole_lines_what_the_verb_can_use(
+    verb: str, states: tuple[str, ...], outcomes: tuple[str, ...]
+) -> None:
     done = CliRunner().invoke(full.build(), [verb, "--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
-    text = " ".join(done.output.replace("│", " ").split())
-    assert ", ".join(ids.OUTCOMES) in text and ", ".join(ids.STATES) in text
+    below = done.output.rpartition("╯")[2]
+    text = " ".join(below.split())
+    assert f"--state: {', '.join(states)}" in text and len(below.strip().splitlines()) <= 8
+    assert (f"--outcome: {', '.join(outcomes)}" in text) if outcomes else ("--outcome" not in done.output)
 
 
 def test_the_help_of_a_filter_says_where_refused_requests_are() -> None:
     done = CliRunner().invoke(full.build(), ["status", "--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
-    text = " ".join(done.output.replace("│", " ").split())
+    text = " ".join(done.output.split())
     assert "a request that its worker refused is failed, with --outcome refused" in text
 
 
@@ -185,3 +196,60 @@ def test_the_examples_ask_providers_that_ship() -> None:
             for example in verb.examples:
                 rest = example.removeprefix(f"schedq {verb.name}").split()
                 assert not rest or rest[0] in shipped, example
+
+
+@pytest.mark.parametrize(
+    ("word", "verb"),
+    [
+        *((word, f"workers {word}") for word in ("retire", "pin", "unpin", "warm")),
+        *((word, f"queue {word}") for word in ("pause", "resume", "drain")),
+        ("reset", "providers reset"), ("list", "providers list"), ("check", "providers check"),
+        ("declare", "machine declare"), ("backup", "db backup"), ("stop", "down"), ("start", "up"),
+        *((word, "cancel") for word in ("rm", "kill", "del", "delete")),
+        *((word, "status") for word in ("ps", "top", "ls", "stat")),
+        ("info", "show"), ("logs", "log"), ("output", "result"),
+    ],
+)  # fmt: skip
+def test_a_word_that_stands_for_a_verb_of_ours_names_it(word: str, verb: str) -> None:
+    with pytest.raises(UsageError, match=f"no verb '{word}'; did you mean schedq {verb}[?,]"):
+        grammar.verb_of([word])
+
+
+def test_every_verb_that_another_word_stands_for_is_there() -> None:
+    for name in grammar.elsewhere().values():
+        for each in name.replace(", or", ",").replace("schedq ", "").split(", "):
+            assert grammar.verb_of(each.split())[0] in grammar.TABLE, each
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("providers reset", "providers reset needs SLUG (providers); schedq providers list shows them"),
+        ("run", "schedq providers list shows them"), ("show", "schedq status shows them"),
+        ("workers pin", "schedq workers shows them"), ("restart --now", "restart has no option --now; it takes none"),
+        ("simulate", "schedq simulate --help shows what it takes"),
+    ],
+)  # fmt: skip
+def test_what_lists_the_words_that_are_missing_is_named(line: str, told: str) -> None:
+    verb, rest = grammar.verb_of(line.split())
+    assert verb is not None
+    with pytest.raises(UsageError) as caught:
+        parse(verb, rest)
+    assert str(caught.value).endswith(told)
+
+
+def test_the_front_page_names_the_version_option() -> None:
+    done = CliRunner().invoke(full.build(), ["--help"], env={"COLUMNS": "80", "NO_COLOR": "1"})
+    assert "--version" in done.output
+
+
+def test_help_and_readme_say_set_aside_of_nothing() -> None:
+    texts = [Path(full.__file__).parents[2].joinpath("README.md").read_text()]
+    texts += [f"{verb.summary} {verb.told} {' '.join(each.help for each in verb.options)}" for verb in grammar.TABLE]
+    assert not [text for text in texts if "set aside" in text.lower()]
+
+
+@pytest.mark.parametrize("verb", ["submit", "run", "update"])
+def test_the_help_of_max_attempts_says_what_it_does_not_change(verb: str) -> None:
+    [option] = [each for each in grammar.VERBS[verb].options if each.key == "max_attempts"]
+    assert "A job that killed two workers is quarantined whatever this says" in option.help

@@ -114,7 +114,7 @@ def test_a_followed_log_shows_each_start_that_failed(
     turns: list[int] = []
 
     class Present:
-        def __init__(self, _paths: Paths) -> None:
+        def __init__(self, _paths: Paths, _again: str) -> None:
             pass
 
         def check(self, ids: list[int]) -> None:

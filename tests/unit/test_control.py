@@ -84,9 +84,12 @@ def test_one_of_several_named_jobs_that_can_be_changed_is_a_success_and_the_othe
     submitted(paths, 2)
     in_state(paths, "running")
     code, _, err = ask("hold", "1-2")
-    assert code == 0 and err == ("job 1 is running: hold does nothing there; `schedq cancel` stops it\njob 2: held\n")
+    assert code == 0 and err == (
+        "job 1 is running: hold does nothing there; `schedq cancel` stops it\njob 2: held\n"
+        "in all: 1 held, 1 runs already\n"
+    )
     code, _, err = ask("hold", "--slug", "boltz")
-    assert (code, err) == (0, "nothing was held: of all 2 jobs that match, 1 running and not held, 1 held already\n")
+    assert (code, err) == (0, "nothing was held: 1 runs already, 1 is held already\n")
     assert ask("hold", "1")[0] == 2 and ask("hold", "2")[0] == 0
 
 
@@ -121,9 +124,9 @@ def test_many_jobs_are_changed_in_many_short_writes(ask: Ask, paths: Paths, monk
     ("argv", "told"),
     [
         (("--priority", "high"), "not a whole number"),
-        (("--max-attempts", "0"), "max_attempts = 0: must be a whole number"),
-        (("--on-lost", "shrug"), "must be one of requeue, hold, fail"),
-        (("--retry-on", "refused"), "must be some of crashed"),
+        (("--max-attempts", "0"), "--max-attempts 0: must be a whole number"),
+        (("--on-lost", "shrug"), "--on-lost shrug: must be one of requeue, hold, fail"),
+        (("--retry-on", "refused"), "--retry-on refused: must be some of crashed"),
         (("--retry-on", ""), "--retry-on is empty"),
         (("--timeout", "0s"), "would end every attempt at once"),
         ((), "needs something to change"),

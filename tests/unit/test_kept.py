@@ -13,7 +13,7 @@ import pytest
 from queues import child, ended, row, submitted
 
 from scheduler.config import Paths
-from scheduler.errors import Corrupt, SchedqError, StoreError, Temporary
+from scheduler.errors import Corrupt, SchedqError, StoreError, Temporary, UsageError
 from scheduler.store import engine, intake, peek
 from scheduler.store.kept import is_made
 
@@ -148,9 +148,9 @@ def test_a_log_of_the_database_that_is_no_file_is_named_too(paths: Paths) -> Non
 @pytest.mark.parametrize("home", ["/dev/null", "file", "file/below"])
 def test_a_home_that_is_no_folder_is_not_reported_as_an_empty_queue(tmp_path: Path, verb: str, home: str) -> None:
     (tmp_path / "file").write_text("my notes")
-    with pytest.raises(Temporary) as caught:
+    with pytest.raises(UsageError, match="set SCHEDQ_HOME to a folder of yours") as caught:
         VERBS[verb](Paths(os.path.join(tmp_path, home)))
-    assert caught.value.exit_code == 75
+    assert caught.value.exit_code == 2
     assert str(tmp_path / "file" if home[0] == "f" else home) in str(caught.value)
     assert (tmp_path / "file").read_text() == "my notes"
 

@@ -85,6 +85,26 @@ def test_a_manifest_becomes_a_spec_with_every_default(made: Manifests) -> None:
             "stands in the wrong place; write it under [gpu]",
         ),
         ('script = "worker.py"', 'script = "workr.py"', "workr.py is not there"),
+        (
+            'params = "params.schema.json"',
+            'params = { steps = { type = "integer" } }',
+            'must be the path of a JSON schema file, like "params.schema.json"',
+        ),
+        (
+            'params = "params.schema.json"',
+            'params = \'{"type": "object"}\'',
+            'must be the path of a JSON schema file, like "params.schema.json"',
+        ),
+        (
+            'schema = "input.schema.json"',
+            "schema = true",
+            'input.schema = true: must be the path of a JSON schema file, like "input.schema.json"',
+        ),
+        (
+            'schema = "input.schema.json"',
+            "example = [1]",
+            'input.example = [1]: must be the path of an input, like "example.json"',
+        ),
         ('script = "worker.py"', "", "worker.script is missing: mode resident needs it"),
         ('script = "worker.py"', 'script = "worker.py"\ncommand = ["x"]', "a resident worker is a script"),
         ('script = "worker.py"', 'script = "worker.py"\nargs = "--fast"', 'worker.args = "--fast": must be a list'),
@@ -119,7 +139,7 @@ def test_a_manifest_becomes_a_spec_with_every_default(made: Manifests) -> None:
         ('mode = "resident"', 'mode = "resident"\ngpu = 3', "not TOML"),
         ("[host]\nram_budget_gb = 6.0", "", ""),
     ],
-    ids=range(29),
+    ids=range(33),
 )
 def test_every_fault_names_file_key_value_and_fix(made: Manifests, was: str, now: str, says: str) -> None:
     assert was in BASE

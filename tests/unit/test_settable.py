@@ -9,7 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from scheduler import config, settable
+from scheduler import catalog, config, settable
+from scheduler.__main__ import answer
+from scheduler.cli import lifecycle
 from scheduler.errors import UsageError
 
 
@@ -236,18 +238,67 @@ def test_a_duration_has_an_end(text: str) -> None:
 
 def test_what_is_odd_in_a_configuration_without_faults_is_told(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     file.write_text('[providers.fold]\nthreads = 2\n[providers.fodl]\nthreads = 2\n[providers."zz:big"]\nthreads = 1\n')
-    monkeypatch.setenv("SCHEDQ_RESERVE_HOST_GB", "3")
     told = config.check(["fold", "other"])
-    assert [f"{file}: [providers.fodl]" in each for each in told] == [True, False, False]
+    assert [f"{file}: [providers.fodl]" in each for each in told] == [True, False]
     assert "did you mean fold?" in told[0]
     assert "[providers.zz:big]" in told[1]
     assert "known: fold, other" in told[1]
-    assert "$SCHEDQ_RESERVE_HOST_GB" in told[2]
-    assert "SCHEDQ_RESERVE_HOST_GIB?" in told[2]
-    assert len(config.check()) == 1
+    assert config.check() == []
     file.write_text("strict = 7\n")
     with pytest.raises(UsageError, match="strict = 7"):
         config.check()
+
+
+@pytest.mark.parametrize(
+    ("name", "near"),
+    [("SCHEDQ_STRCT", "SCHEDQ_STRICT"), ("SCHEDQ_RESERVE_HOST_GB", "SCHEDQ_RESERVE_HOST_GIB"),
+     ("SCHEDQ_MANIFEST", "SCHEDQ_MANIFESTS"), ("SCHEDQ_ENV", "SCHEDQ_ENVS")],
+)  # fmt: skip
+def test_a_variable_that_is_a_slip_is_the_error_that_it_is_in_a_file(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, near: str
+) -> None:
+    catalog.load(config.Paths(str(tmp_path / "home")))
+    monkeypatch.setenv(name, "1")
+    for read in (config.settings, lambda: catalog.load(config.Paths(str(tmp_path / "home")))):
+        with pytest.raises(UsageError, match=rf"\${name}: unknown setting; did you mean {near}\?"):
+            read()
+
+
+@pytest.mark.parametrize("name", ["SCHEDQ_TOKEN", "SCHEDQ_TEST_ENVS", "SCHEDQ_DEBUG", "SCHEDQ_CHARGE_DEVICE_GIB"])
+def test_a_variable_that_is_far_from_ours_is_no_fault(file: Path, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    monkeypatch.setenv(name, "1")
+    config.settings()
+
+
+@pytest.mark.parametrize(
+    ("kind", "told"),
+    [("away", "which is not there; make it, or correct the path"), ("file", "which is no folder"),
+     ("own", "which is a provider's own folder; name the folder above it, {above}"),
+     ("empty", "and no folder in it has a provider.toml")],
+)  # fmt: skip
+def test_a_folder_where_no_provider_can_be_found_is_told_with_the_way_out(
+    file: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str], kind: str, told: str
+) -> None:
+    folder = tmp_path / "some" / kind
+    folder.parent.mkdir()
+    if kind == "file":
+        folder.touch()
+    elif kind != "away":
+        folder.mkdir()
+        (folder / ("provider.toml" if kind == "own" else "other")).touch()
+    monkeypatch.setenv("SCHEDQ_MANIFESTS", str(folder))
+    monkeypatch.setenv("SCHEDQ_HOME", str(tmp_path / "home"))
+    told = f"SCHEDQ_MANIFESTS names {folder}, {told.format(above=folder.parent)}"
+    monkeypatch.setattr(lifecycle, "_say_up", lambda *_: None)
+    monkeypatch.setattr(lifecycle.starting, "succeed", lambda *_: {})
+    for words in (["providers", "list"], ["providers", "check"], ["up"]):
+        code, _ = answer(words)
+        assert code == 0 and f"warning: {told}" in capfd.readouterr().err
+    assert answer(["run", "nobody", "--example"])[0] == 2 and told in capfd.readouterr().err
+
+
+def test_a_folder_with_providers_is_nothing_odd(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert catalog.odd_folders([config.manifest_folders()[0]]) == []
 
 
 def schedq(*words: str, home: Path) -> subprocess.CompletedProcess[str]:

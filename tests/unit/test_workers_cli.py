@@ -15,7 +15,7 @@ from scheduler.cli.fast import Call, parse
 from scheduler.cli.grammar import VERBS
 from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
-from scheduler.errors import Refused, UnknownProvider, UsageError
+from scheduler.errors import NoSuchWorker, Refused, UnknownProvider, UsageError
 from scheduler.store import peek
 
 ONCE = stamp(now_s() - 90_000.0)
@@ -102,15 +102,74 @@ def test_idle_spares_the_pinned_and_who_has_a_job_and_all_spares_nobody(
 
 
 def test_retire_needs_to_be_told_which_and_one_way_only(paths: Paths, capfd: pytest.CaptureFixture[str]) -> None:
-    for words in ((), ("3", "--idle"), ("--idle", "--all")):
-        with pytest.raises(UsageError, match="workers retire needs workers"):
+    with pytest.raises(UsageError, match="workers retire needs workers"):
+        called(capfd, "retire")
+    for words in (("3", "--all"), ("--idle", "--all")):
+        with pytest.raises(UsageError, match=f"--all is every worker; leave it out, or leave {words[0]} out"):
             called(capfd, "retire", *words)
     assert called(capfd, "retire", "--idle") == (0, "", "no worker is idle; nothing was changed\n")
     for word, text in (("7", "no worker 7 lives"), ("fold", "no worker of fold lives; schedq workers warm fold")):
-        with pytest.raises(UsageError, match=text):
-            called(capfd, "retire", word)
+        for verb in ("retire", "pin", "unpin"):
+            with pytest.raises(NoSuchWorker, match=text) as caught:
+                called(capfd, verb, word)
+            assert caught.value.exit_code == 4
     with pytest.raises(UnknownProvider, match="fold"):
         called(capfd, "retire", "folt")
+
+
+def test_ids_of_which_some_are_not_there_are_counted_and_the_others_retired(
+    paths: Paths, capfd: pytest.CaptureFixture[str]
+) -> None:
+    first, second = live(paths, "ready", "ready")
+    code, _, err = called(capfd, "retire", f"{first}-99")
+    assert code == 0 and err.startswith(f"97 workers of {first}-99 are not there; schedq workers")
+    assert {worker_id for worker_id, (why, _) in marks(paths).items() if why} == {first, second}
+    assert called(capfd, "pin", str(first), "77")[2].startswith("worker 77 is not there;")
+    with pytest.raises(NoSuchWorker, match="no worker 50-99 77 lives; schedq workers lists"):
+        called(capfd, "unpin", "50-99", "77")
+    with pytest.raises(UsageError, match="'9-3' runs backwards; write 3-9"):
+        called(capfd, "pin", "9-3")
+
+
+def test_the_idle_workers_of_one_provider_alone_are_retired(paths: Paths, capfd: pytest.CaptureFixture[str]) -> None:
+    (other,), (idle, busy) = live(paths, "ready", slug="other"), live(paths, "ready", "busy")
+    told = f"no worker of {busy} is idle; nothing was changed\n"
+    assert called(capfd, "retire", str(busy), "--idle") == (0, "", told)
+    assert called(capfd, "retire", "fold", "--idle")[0] == 0
+    assert {worker_id for worker_id, (why, _) in marks(paths).items() if why} == {idle}
+    assert called(capfd, "retire", f"{idle}-{busy}", str(other), "--idle")[0] == 0
+    assert {worker_id for worker_id, (why, _) in marks(paths).items() if why} == {idle, other}
+
+
+def test_a_wish_for_what_is_not_installed_says_what_installs_it(
+    paths: Paths, manifests: Manifests, capfd: pytest.CaptureFixture[str]
+) -> None:
+    text = BASE.replace('python = "~/envs/x/bin/python"', "")
+    manifests.add("bare", text=f'{text}\n[env]\nrequirements = ["x==1"]\n')
+    code, _, err = called(capfd, "warm", "bare")
+    assert code == 0 and "bare: wanted warm, and not started before it is installed: " in err
+    assert "run: schedq install bare" in err
+    assert asked(paths, "SELECT slug FROM wishes") == [("bare",)]
+
+
+def test_only_what_is_a_provider_or_was_wished_can_be_wanted_no_longer(
+    paths: Paths, capfd: pytest.CaptureFixture[str]
+) -> None:
+    called(capfd, "warm", "fold")
+    with pytest.raises(UnknownProvider, match="did you mean fold"):
+        called(capfd, "warm", "fold", "folt", "--remove")
+    with writing(paths) as db:
+        db.execute("UPDATE wishes SET slug = 'gone'")
+    assert called(capfd, "warm", "gone", "--remove")[::2] == (0, "gone is not wanted warm any more\n")
+
+
+def test_what_the_help_of_warm_shows_can_be_asked_as_it_is_printed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("SCHEDQ_HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("HOME", str(tmp_path))
+    for example in VERBS["workers warm"].examples:
+        assert called(capfd, *example.split()[2:])[0] == 0
 
 
 def test_a_worker_of_a_provider_is_pinned_by_its_name_and_let_go_by_its_id(
@@ -139,8 +198,8 @@ def test_a_wish_is_written_while_no_scheduler_runs_and_taken_back(
     with scheduler(paths):
         _, out, _ = called(capfd, "list")
     assert "fold is wanted warm and pinned: fold needs 28 GiB and 4 are free" in " ".join(out.split())
-    assert called(capfd, "warm", "fold", "--remove")[0] == 0
-    assert called(capfd, "warm", "fold", "--remove")[0] == 2
+    assert called(capfd, "warm", "fold", "--remove")[::2] == (0, "fold is not wanted warm any more\n")
+    assert called(capfd, "warm", "fold", "--remove")[::2] == (0, "fold was not wanted warm\n")
     assert asked(paths, "SELECT count(*) FROM wishes") == [(0,)]
 
 
@@ -192,7 +251,9 @@ def test_a_wish_that_was_given_up_is_shown_for_a_day(paths: Paths, capfd: pytest
     called(capfd, "warm", "fold")
     with writing(paths) as db:
         db.execute("UPDATE wishes SET dropped_at = ?, text = 'it can never fit'", (stamp(now_s()),))
-    assert "fold was wanted warm and is given up: it can never fit" in called(capfd, "list")[1]
+    shown = called(capfd, "list")[1]
+    told = "fold was wanted warm and is given up: it can never fit; schedq workers warm fold tries again, schedq"
+    assert f"{told} workers warm fold --remove forgets it" == " ".join(shown.split()) and shown[0] != "\n"
     with writing(paths) as db:
         db.execute("UPDATE wishes SET dropped_at = ?", (ONCE,))
     assert "no workers" in called(capfd, "list")[2]
