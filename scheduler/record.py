@@ -13,7 +13,6 @@ from sqlalchemy import Connection
 
 from scheduler.clock import SystemClock, seconds, stamp
 from scheduler.errors import Fenced
-from scheduler.host.workers.protocol import TOLD
 from scheduler.model.host import (
     UNKNOWN,
     Alive,
@@ -29,7 +28,7 @@ from scheduler.model.host import (
     Returned,
     Shown,
 )
-from scheduler.model.outcome import EXIT_LATER, EXIT_NO_ACCELERATOR, TERMINATED, Outcome, exit_words, later_s
+from scheduler.model.outcome import EXIT_LATER, EXIT_NO_ACCELERATOR, Outcome, exit_words, later_s
 from scheduler.model.provider import Provider
 from scheduler.rules import breaker as breaker_rules
 from scheduler.rules import retry as retry_rules
@@ -181,8 +180,7 @@ class Recorder:
         if row is None or row.state == "gone":
             return
         if not event.alive:
-            spawned = row.state != "parked"
-            self._exit(row, None, event.text, event.text if event.disk else "", spawned=spawned, full=event.disk)
+            self._exit(row, event)
             return
         if row.state == "retiring":
             return
@@ -228,22 +226,23 @@ class Recorder:
             text = "its worker ended before the request reached it"
             self.finish(job.id, job.attempt, Outcome("interrupted", text))
             self._died_unasked(row, text)
-        self._exit(row, event.exit_code, event.text or event.why, event.why, spawned=True)
+        self._exit(row, event)
 
     def _died_unasked(self, row: Any, text: str) -> None:
         """One that never answered anything ended before it began with its first request: three in a row are a fault."""
         if not row.jobs_served:
             self._breaker(row.slug, "crashed", text, f"(worker {row.id})")
 
-    def _exit(
-        self, row: Any, exit_code: int | None, text: str, stopped: str, *, spawned: bool, full: bool = False
-    ) -> None:
-        """Nothing of a worker lives. `stopped`: what the host ended it for, by itself; "" = it ended on its own.
-        `full`: the disk had no room for its keeper.
+    def _exit(self, row: Any, event: Gone | Failed) -> None:
+        """Nothing of a worker lives: it is gone, or its keeper never came to be.
 
         One that ends on its own before it was sent anything is a failed start, and its job waits a while if no load was
         waited for; exit 75 (asked for another time) is no failure, and all of its provider's jobs wait for that time.
         """
+        failed, full = isinstance(event, Failed), isinstance(event, Failed) and event.disk
+        exit_code, why_it = (None, "") if isinstance(event, Failed) else (event.exit_code, event.why)
+        text, stopped = event.text or why_it, event.text if full else why_it
+        spawned, outside = not failed or row.state != "parked", isinstance(event, Gone) and event.outside
         workers.move(self.tx, row.id, "exit", self.at, exit_code=exit_code, gone_at=self.at)
         if spawned:
             leases.move(self.tx, row.id, "exit", self.at, "")
@@ -260,7 +259,7 @@ class Recorder:
             self._put_off(row, said, later_s(text))
         elif row.ready_at is None and why.startswith("timed_out: "):
             self._failed_start(row, why.partition(": ")[2], kind)
-        elif exit_code in TERMINATED and row.state in ("parked", "starting", "ready"):
+        elif outside:
             pass  # a shutdown says nothing of the provider
         elif row.state == "parked" and not stopped:
             said = f"its keeper ended before it was let go: {said}" if spawned else said
@@ -276,7 +275,7 @@ class Recorder:
             wait_s = later_s(text) if later else wait_s
             self.give_back(job.id, job.attempt, f"its worker did not come up: {text or exit_words(exit_code)}", wait_s)
             return
-        self.finish(job.id, job.attempt, death(why, exit_code, text, told=stopped == TOLD), death=True)
+        self.finish(job.id, job.attempt, death(why, exit_code, text, told=outside), death=True)
 
     def give_back(self, job_id: int, attempt: int, text: str, wait_s: float | None = None) -> None:
         """Undo a claim: the job is queued again, uncounted; for `wait_s` it is not tried again."""

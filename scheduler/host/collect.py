@@ -94,7 +94,7 @@ def collect(
             destination, trouble = publishing.publish(paths, task, place, records, umask)
         except OSError as error:
             text = f"the outputs could not be put in place: {attempts.told(error)}; they stay in {place.out_dir}"
-            attempts.keep_answer(place, spec["revision"])
+            attempts.keep_answer(place, spec.get("revision") or "")
             return Collected(attempts.outside(text), exiting=exiting)
         if trouble is not None:
             return Collected(trouble, _reply(result, place.out_dir), exiting=exiting)

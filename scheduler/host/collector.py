@@ -19,7 +19,6 @@ from scheduler.config import Paths
 from scheduler.host import attempt as attempts
 from scheduler.host import collect, environments, publishing
 from scheduler.host.workers.orders import Stored
-from scheduler.host.workers.protocol import TOLD
 from scheduler.host.workers.records import lay_mark
 from scheduler.model.host import Failed, Gone, HostEvent, Nudged, Replied, Task
 from scheduler.model.outcome import Outcome
@@ -102,8 +101,8 @@ class Collector:
         Said more than once (it was to be stopped and is gone), each of them waits.
         """
         silent = self._silent.pop(event.worker_id, None)
-        told = isinstance(event, Gone) and event.why == TOLD
-        if silent is not None and (event.worker_id in self._ended or silent.untaken or told):
+        outside = isinstance(event, Gone) and event.outside
+        if silent is not None and (event.worker_id in self._ended or silent.untaken or outside):
             task = self._taken(silent)
             self.emit(Nudged() if task is None else self._collected(silent, task))
         self._ended.discard(event.worker_id)

@@ -168,7 +168,8 @@ class Gone:
     """No living process of the worker's tree is left. `exit_code` None = nobody recorded it.
 
     `text` is the last line of its log; `why` is what it was stopped for, "" = it ended by itself. `begun`: the attempt
-    (job, number) that may have been in work then, None = there was none, UNKNOWN = that cannot be told.
+    (job, number) that may have been in work then, None = there was none, UNKNOWN = that cannot be told. `outside`: its
+    keeper was told to terminate, and not by schedq.
     """
 
     worker_id: int
@@ -176,6 +177,7 @@ class Gone:
     text: str = ""
     why: str = ""
     begun: tuple[int, int] | None = UNKNOWN
+    outside: bool = False
 
 
 @dataclass(frozen=True)

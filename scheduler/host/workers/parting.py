@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from scheduler.clock import monotonic_s
 from scheduler.host.workers import tree
 from scheduler.host.workers.orders import Stored
-from scheduler.host.workers.protocol import claim_of
+from scheduler.host.workers.protocol import TOLD, claim_of
 from scheduler.host.workers.records import clear, recorded_exit, worker_words
 from scheduler.model.host import Gone
 
@@ -105,7 +105,7 @@ class Parting:
             return
         clear(ward.folder, ward.control, ward.socket_path)
         code, why = recorded_exit(ward.folder)
-        gone = Gone(ward.id, code, worker_words(ward.log), ward.why or why, ward.begun(code))
+        gone = Gone(ward.id, code, worker_words(ward.log), ward.why or why, ward.begun(code), why == TOLD)
         if ward.errand and os.path.exists(ward.errand[2]):
             roster.emit(Stored(ward.id, *ward.errand, exit_code=code))
         ward.errand = None
