@@ -165,10 +165,15 @@ def test_a_disk_without_room_for_another_file_is_a_reason_and_no_failed_start(tm
                     (filler / str(n)).touch()
             for path in list(filler.iterdir())[:40]:
                 path.unlink()
+            assert queue("queue", "pause").code == 0
             given = queue("submit", "echo", "-", stdin=json.dumps({"say": "hello"}))
             assert given.code == 0, given
-            why = eventually(lambda: queue.show(1)["reason"], what="it waits")
-            assert why["ruling"] == "disk", why
+            eventually(
+                lambda: any("more files" in note for note in queue.status()["notes"]), within_s=60,
+                what="the scheduler has looked at the disk",
+            )  # fmt: skip
+            assert queue("queue", "resume").code == 0
+            eventually(lambda: (queue.show(1)["reason"] or {}).get("ruling") == "disk", within_s=60, what="it waits")
             for path in filler.iterdir():
                 path.unlink()
             assert queue("wait", "1", timeout=60).code == 0
