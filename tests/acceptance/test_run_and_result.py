@@ -69,7 +69,7 @@ def test_a_result_goes_to_a_file_whole_or_in_part(queue: Queue) -> None:
     assert queue("result", "last", "--pointer", "/text", "-o", "part.pdb").code == 0
     assert (queue.folder / "part.pdb").read_bytes() == b"ATOM      1\n"
     assert queue("result", "last", "-o", "all/").code == 0
-    assert json.loads((queue.folder / "all" / "beta.json").read_text()) == done.json
+    assert json.loads((queue.folder / "all" / "beta.result.json").read_text()) == done.json
     assert (queue.folder / "all" / "beta" / "model.pdb").read_text() == "DATA\n"
     wrong = queue("result", "last", "--pointer", "/nothing")
     assert wrong.code == 2 and "said" in wrong.err and wrong.out == ""
@@ -183,12 +183,12 @@ def test_a_result_takes_the_place_of_nothing_unless_it_is_told_to(queue: Queue) 
     first = queue("run", "echo", queue.input("beta.json", say="one", write="model.pdb"))
     assert queue("run", "echo", queue.input("beta.json", say="two", write="model.pdb")).code == 0
     assert queue("result", "1", "-o", "all/").code == 0
-    for target in ("all/", "all/beta.json"):
+    for target in ("all/", "all/beta.result.json"):
         taken = queue("result", "2", "-o", target)
         assert taken.code == 3 and "--overwrite" in taken.err, taken
-    assert json.loads((queue.folder / "all" / "beta.json").read_text())["said"] == "one"
+    assert json.loads((queue.folder / "all" / "beta.result.json").read_text())["said"] == "one"
     assert queue("result", "2", "-o", "all/", "--overwrite").code == 0
-    assert json.loads((queue.folder / "all" / "beta.json").read_text())["said"] == "two"
+    assert json.loads((queue.folder / "all" / "beta.result.json").read_text())["said"] == "two"
     assert list((queue.folder / "all").glob("beta.before-*"))
     assert queue("result", "1", "-o", "-").json == first.json
     assert queue("result", "1", "-o", "/dev/stdout").json == first.json
