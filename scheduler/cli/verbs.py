@@ -108,8 +108,8 @@ TABLE = (
             Option(
                 "--output",
                 "PATH",
-                "a file; or a folder, which gets the outputs too (a new one is written sh/, with the slash); or -"
-                " for stdout",
+                "a file; or a folder, which gets NAME.result.json and the outputs (a new one is written sh/, with"
+                " the slash); or - for stdout",
                 short="-o",
             ),
             Option("--overwrite", "", "let it take the place of what is there"),
