@@ -41,7 +41,11 @@ def test_a_night_with_a_crash_can_be_replayed_from_what_it_left(queue: Queue) ->
     gate.touch()
     queue("up")
     queue("wait", "1-4", "--timeout", "60s")
-    eventually(lambda: len(queue.status()["workers"]) < 2, what="the idle one was retired")
+    assert queue("run", "one", queue.input("e.json", say="after the crash")).code == 0
+    eventually(
+        lambda: not [each for each in queue.status()["workers"] if each["slug"] == "one"],
+        what="the idle one was retired",
+    )
     assert queue("down").code == 0
     done = replayed(queue)
     assert done.code == 0 and "the same instructions" in done.out, done
