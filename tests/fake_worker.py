@@ -33,6 +33,7 @@ def options() -> argparse.Namespace:
     parser.add_argument("--exit", type=int, default=None, help="end with this code instead of serving")
     parser.add_argument("--say", default="", help="a line for stdout before anything else")
     parser.add_argument("--noise-mib", type=int, default=0, help="that much on stdout, as fast as it goes")
+    parser.add_argument("--says-taken", action="store_true", help="promise `taken`, which only `take_and_die` says")
     parser.add_argument("--legacy", action="store_true", help="no protocol number; the request is the line")
     parser.add_argument("--late-free-s", type=float, default=0.0, help="live on that long after TERM")
     parser.add_argument("--deep", action="store_true", help="nest the answer to a ping too deep for anybody")
@@ -82,6 +83,8 @@ class Worker:
                 about: dict[str, Any] = {"ok": True}
                 if not self.knobs.legacy:
                     about.update(protocol=1, busy=self.busy, versions={"fake": "1"}, device="none", pid=os.getpid())
+                if self.knobs.says_taken:
+                    about["says_taken"] = True
                 line = json.dumps(about).encode()
                 connection.sendall((line[:-1] + b', "a": %s}' % NEST if self.knobs.deep else line) + b"\n")
                 if self.knobs.deep:
@@ -122,6 +125,9 @@ class Worker:
                 os._exit(request["then_exit"])
         elif what == "die":
             os.kill(os.getpid(), request.get("signal", signal.SIGKILL))
+        elif what == "take_and_die":
+            say({"event": "taken"})
+            os._exit(1)
         elif what == "exit":
             os._exit(request["code"])
         elif what == "die_mid_reply":

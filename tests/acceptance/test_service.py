@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -154,24 +156,31 @@ def test_the_program_that_is_called_is_the_one_that_is_started(systemd: Machine)
     ], done
 
 
+@contextmanager
+def started(systemd: Machine) -> Iterator[subprocess.Popen[bytes]]:
+    """What the system unit starts, as the init system would, until the block ends."""
+    text = systemd("install", "--system").out
+    words = systemd_words(of_unit(text, "ExecStart")[0], command=True)
+    env = {**environment_of(text), "HOME": systemd.queue.env["HOME"]}
+    service = subprocess.Popen(words, env=env, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        eventually(lambda: systemd.queue.status()["scheduler"]["running"], what="the scheduler is up")
+        yield service
+    finally:
+        service.kill()
+        service.wait()
+
+
 def test_what_the_unit_starts_is_this_queues_scheduler_and_stopping_it_leaves_the_workers(systemd: Machine) -> None:
     queue = systemd.queue
     queue.provider()
-    text = systemd("install", "--system").out
-    words = systemd_words(of_unit(text, "ExecStart")[0], command=True)
-    env = {**environment_of(text), "HOME": queue.env["HOME"]}
-    service = subprocess.Popen(words, env=env, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        eventually(lambda: queue.status()["scheduler"]["running"], what="the scheduler is up")
+    with started(systemd) as service:
         assert queue.scheduler_pid() == service.pid
         assert queue("run", "echo", queue.input()).code == 0
         workers = [process for process in queue.processes() if process.pid != service.pid]
         service.send_signal(signal.SIGTERM)  # what KillMode=process does
         assert service.wait(20) == 0
         assert workers and all(process.is_running() for process in workers)
-    finally:
-        service.kill()
-        service.wait()
     done = queue("run", "echo", queue.input(), timeout=90)
     assert done.code == 0 and done.json["count"] == 2, "the next scheduler adopted the warm worker"
 
@@ -179,12 +188,7 @@ def test_what_the_unit_starts_is_this_queues_scheduler_and_stopping_it_leaves_th
 def test_restart_under_a_service_keeps_the_process_that_the_service_manager_knows(systemd: Machine) -> None:
     queue = systemd.queue
     queue.provider()
-    text = systemd("install", "--system").out
-    words = systemd_words(of_unit(text, "ExecStart")[0], command=True)
-    env = {**environment_of(text), "HOME": queue.env["HOME"]}
-    service = subprocess.Popen(words, env=env, cwd="/", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    try:
-        eventually(lambda: queue.status()["scheduler"]["running"], what="the scheduler is up")
+    with started(systemd) as service:
         before = queue.status()["scheduler"]["since_at"]
         assert queue("run", "echo", queue.input()).code == 0
         done = queue("restart", timeout=90)
@@ -194,9 +198,6 @@ def test_restart_under_a_service_keeps_the_process_that_the_service_manager_know
         assert done.code == 0 and done.json["count"] == 2, "it adopted the warm worker"
         assert queue("down", "--now").code == 0
         assert service.wait(20) == 0, "down ends it, and no restart follows from success"
-    finally:
-        service.kill()
-        service.wait()
 
 
 def test_what_the_crontab_starts_is_this_queues_scheduler(queue: Queue, tmp_path: Path) -> None:

@@ -194,11 +194,8 @@ def test_a_held_job_waits_for_release_and_keeps_its_place(queue: Queue) -> None:
 def test_a_hold_during_a_load_gives_the_job_back_and_the_worker_comes_up_for_the_next(queue: Queue) -> None:
     worker = queue.provider() / "echo_worker.py"
     gate = queue.folder / "loaded"
-    worker.write_text(
-        worker.read_text().replace(
-            "def load():", f"def load():\n    while not os.path.exists({str(gate)!r}):\n        time.sleep(0.01)"
-        )
-    )  # noqa: E501
+    waits = f"def load():\n    while not os.path.exists({str(gate)!r}):\n        time.sleep(0.01)"
+    worker.write_text(worker.read_text().replace("def load():", waits))
     queue("up")
     queue("submit", "echo", queue.input("a.json"))
     eventually(lambda: [w["state"] for w in queue.status()["workers"]] == ["starting"], what="its worker loads")

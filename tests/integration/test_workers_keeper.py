@@ -212,6 +212,20 @@ def test_the_exit_status_of_a_worker_that_dies_is_known(yard: Yard, how: dict[st
     gone_without_trace(yard)
 
 
+@pytest.mark.parametrize(
+    ("knobs", "what", "untaken"),
+    [(["--says-taken"], "die", True), (["--says-taken"], "take_and_die", False), ([], "die", False)],
+)
+def test_an_attempt_was_not_begun_only_if_its_worker_promised_to_say_so_and_did_not(
+    yard: Yard, knobs: list[str], what: str, untaken: bool
+) -> None:
+    yard.start(*knobs)
+    yard.send({"do": what})
+    stored = yard.ear.wait(Stored)
+    assert (stored.no_reply, stored.untaken) == (True, untaken)
+    assert yard.ear.wait(Gone).begun == (stored.job_id, stored.attempt)
+
+
 def test_a_reply_that_was_given_before_death_wins(yard: Yard) -> None:
     yard.start()
     reply = yard.send({"do": "reply_then_die"})

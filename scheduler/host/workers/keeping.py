@@ -149,7 +149,7 @@ class Keeper:
         peer.body, peer.errand = int(order.get("length", 0)), None
         if self.stopping or self.state != "ready":
             return {"error": f"the worker is {'stopping' if self.stopping else self.state}, not ready"}
-        order["says_taken"] = not self.oneshot and self.answer.get("protocol") != "legacy"
+        order["says_taken"] = self.answer.get("says_taken")
         errand = Errand(self.loop, order, self.door.tell, self.settled, lambda: self.door.want(peer), self.stands)
         self.errand, self.state = errand, "busy"
         if self.oneshot:

@@ -18,9 +18,9 @@ request that did not arrive whole), `waiting` (job, attempt, error:
 an end that cannot be stored yet), `leader_exit` (exit_code).
 
 **Keeper and worker** (`run/<id>.w`, a connection per request): `{"op": "ping"}`, `{"op": "predict", ...}`,
-`{"op": "shutdown"}`; lines with an `event` and no `ok` may come before the reply, `taken` first: of a worker
-that ends before it said so nothing was asked. The reply: `{"ok": true, "result": {...}}`, as legacy workers say it
-`{"ok": true, ...}`, or `{"ok": false, "error", "reason"}`. A worker whose ping names no protocol
+`{"op": "shutdown"}`; lines with an `event` and no `ok` may come before the reply, `taken` first from a worker
+whose ping says `says_taken`: of one that ends before that nothing was asked. The reply: `{"ok": true, "result":
+{...}}`, as legacy workers say it `{"ok": true, ...}`, or `{"ok": false, "error", "reason"}`. A worker whose ping names no protocol
 is a legacy one and gets the request itself.
 """
 
@@ -84,4 +84,5 @@ def introduced(answer: dict[str, object]) -> dict[str, object]:
         "protocol": number if isinstance(number, int) else "legacy",
         "versions": {name: value for name, value in named if isinstance(value, str | int | float)},
         "device": device if isinstance(device, str) else "",
+        "says_taken": answer.get("says_taken") is True,
     }

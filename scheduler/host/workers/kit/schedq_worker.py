@@ -274,7 +274,7 @@ class _Server:
             else:
                 self.work.put((connection, message))
         elif op == "ping":
-            about = {"ok": True, "protocol": PROTOCOL, "pid": os.getpid(), "busy": self.busy}
+            about = {"ok": True, "protocol": PROTOCOL, "pid": os.getpid(), "busy": self.busy, "says_taken": True}
             self.say(connection, dict(about, versions=dict(self.versions, **_named()), device=devices_seen()))
         elif op == "shutdown":
             with self.lock:
