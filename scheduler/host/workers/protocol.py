@@ -20,8 +20,8 @@ an end that cannot be stored yet), `leader_exit` (exit_code).
 **Keeper and worker** (`run/<id>.w`, a connection per request): `{"op": "ping"}`, `{"op": "predict", ...}`,
 `{"op": "shutdown"}`; lines with an `event` and no `ok` may come before the reply, `taken` first from a worker
 whose ping says `says_taken`: of one that ends before that nothing was asked. The reply: `{"ok": true, "result":
-{...}}`, as legacy workers say it `{"ok": true, ...}`, or `{"ok": false, "error", "reason"}`. A worker whose ping names no protocol
-is a legacy one and gets the request itself.
+{...}}`, as legacy workers say it `{"ok": true, ...}`, or `{"ok": false, "error", "reason"}`. A worker
+whose ping names no protocol is a legacy one and gets the request itself.
 """
 
 from __future__ import annotations
