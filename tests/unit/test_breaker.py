@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from scheduler.model.outcome import KINDS
 from scheduler.model.plan import BreakerState
-from scheduler.rules.breaker import CRASHES, after, put_off
+from scheduler.rules.breaker import CRASHES, OWN_TIME, after, put_off
 
 NEVER_COUNT = sorted({*KINDS} - {*CRASHES, "ok", "no_accelerator"})
 """What an input can cause, and what is nobody's fault: three long sequences must not stop a night."""
@@ -116,3 +116,11 @@ def test_asking_for_another_time_neither_breaks_a_row_of_failures_nor_adds_to_it
     crashes = happen(("crashed", "a"), ("crashed", "b"), ("crashed", "c"))
     put = put_off(crashes, "busy", 60.0, 0.0)
     assert put.failures == 3 and is_open(happen("started", state=put, now_s=70.0))
+
+
+@pytest.mark.parametrize(("text", "opens"), [(OWN_TIME, False), ("no sign of life for request_timeout_s = 60 s", True)])
+def test_time_outs_count_unless_the_job_set_the_limit_itself(text: str, opens: bool) -> None:
+    state: BreakerState | None = None
+    for number in range(3):
+        state = after(state, "timed_out", text, f"input {number}", 1000.0)
+    assert is_open(state) == opens
