@@ -70,6 +70,7 @@ def run(
     only brings down what another left, is about to go from its first tick on and starts nothing. `supervised`: a
     service manager counts on this very process, so that `restart` must not put another in its place.
     """
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # threads and programs have what stands here when they are started
     umask = os.umask(0o077)
     lock = SchedulerLock(paths)
     try:

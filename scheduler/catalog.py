@@ -15,6 +15,7 @@ from scheduler import clock
 from scheduler.config import Paths, config_files, manifest_folders, slips
 from scheduler.errors import BrokenManifest, UnknownProvider, UsageError
 from scheduler.inputs import cache
+from scheduler.model.command import EXEC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class Catalog:
         slug, colon, variant = name.partition(":")
         entry = self.providers.get(slug)
         if entry is None:
+            if slug == EXEC:
+                raise UnknownProvider("exec is no provider: any command is run by schedq exec --ram GIB -- COMMAND")
             if slug in self.broken:
                 raise BrokenManifest(self.broken[slug])
             raise UnknownProvider(self._unknown(slug))

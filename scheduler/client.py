@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 
     from scheduler.absence import Absence
     from scheduler.given import Input, Params
+    from scheduler.lease import Lease
 
     Path = str | os.PathLike[str]
 
@@ -140,7 +141,7 @@ class Client:
         timeout_s, sources = given.attempt_s(timeout_s), given.inputs(inputs)
         state = "held" if given.flag("hold", hold) else "queued"
         policy = given.policy(on_lost, max_attempts, retry_on)
-        self._refuse_never(spec)
+        self.refuse_never(spec)
         try:
             values = request.parameters(spec, given.assignments(params))
         except UsageError as error:
@@ -202,7 +203,17 @@ class Client:
         """Ask that jobs end: per job its id, its state before and its state now (a running one stays `running`)."""
         changed = intake.cancel(self.paths, given.job_ids(ids))
         wake.nudge(self.paths)
+        if os.path.isdir(os.path.join(self.paths.home, "environments")):
+            from scheduler.attached import forget_environments
+
+            forget_environments(self.paths, changed)
         return changed
+
+    def lease(self, **room: Any) -> Lease:
+        """Room for this process while a `with` block lasts; vram_gib, ram_gib, gpus, wait, timeout_s...: see Lease."""
+        from scheduler.lease import leased
+
+        return leased(self, room)
 
     def result(self, id: int, pointer: str | None = None) -> Any:
         """A job's reply, or the part at a JSON pointer. Temporary while it has not ended, JobFailed if it failed.
@@ -289,13 +300,13 @@ class Client:
             kept += [told] if isinstance(told, int) else []
         return sum(kept) == len(ids)
 
-    def _refuse_never(self, spec: dict[str, Any]) -> None:
+    def refuse_never(self, spec: dict[str, Any]) -> None:
+        """Refused or AcceleratorAbsent for what can never start on this machine, by what was last seen of it."""
         ruling, text = never.ruling(spec, peek.facts(self.paths) or {})
         if ruling:
+            where = spec.get("where", f" (schedq providers show {spec['slug']} has what it declares)")
             kind = AcceleratorAbsent if ruling == "no_device" else Refused
-            raise kind(
-                f"{ruling}: {text}; nothing was queued (schedq providers show {spec['slug']} has what it declares)"
-            )
+            raise kind(f"{ruling}: {text}; nothing was queued{where}")
 
 
 def _priority(value: object) -> int:

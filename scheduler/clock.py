@@ -13,6 +13,11 @@ def now_s() -> float:
     return time.time()
 
 
+def cpu_s() -> float:
+    """Seconds of processor time that this process took so far, all of its threads together."""
+    return time.process_time()
+
+
 def monotonic_s() -> float:
     """Seconds on a clock that never goes back and counts suspended time too (CLOCK_BOOTTIME)."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 from scheduler.model.host import Adopt, Assignment, Task
+from scheduler.rules.peaks import on_device_gib
 from scheduler.store import queue
 
 
-def adoption(row: Any, job: Any) -> Adopt:
-    """A live worker's row and the job that is bound to it, for a host that just came up.
+def adoption(row: Any, job: Any, charges: dict[str, float] | None = None) -> Adopt:
+    """A live worker's row and the job that is bound to it, for a host that just came up. `charges` by pool, GiB.
 
     One that was parked when its scheduler ended is ended: nothing was spent on it yet.
     """
@@ -30,11 +31,23 @@ def adoption(row: Any, job: Any) -> Adopt:
         leader_started=row.leader_started,
         assignment=assignment,
         device=row.device or "",
+        charges=charges or {},
     )
 
 
-def task_of(job: Any, worker_id: int, attempt: int, body: bytes | None) -> Task:
-    """A job's row as the request of one attempt; `body` is the input's bytes, None where only the fence matters."""
+def task_of(
+    job: Any,
+    worker_id: int,
+    attempt: int,
+    body: bytes | None,
+    charges: dict[str, float] | None = None,
+    host_gib: float | None = None,
+) -> Task:
+    """A job's row as the request of one attempt; `body` is the input's bytes, None where only the fence matters.
+
+    `charges`: what its worker is charged for while it is on it, by pool, GiB; None = as before.
+    `host_gib` is the part of it that is host memory.
+    """
     return Task(
         worker_id=worker_id,
         job_id=job.id,
@@ -52,4 +65,6 @@ def task_of(job: Any, worker_id: int, attempt: int, body: bytes | None) -> Task:
         files=queue.json_object(job.files),
         out=job.out or "",
         deadline_s=job.timeout_s,
+        charges=charges or {},
+        device_gib=on_device_gib(charges or {}, host_gib or 0.0),
     )

@@ -12,25 +12,28 @@ import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from sqlalchemy import Connection
 
 from scheduler.clock import SystemClock, seconds, stamp
 from scheduler.crash import crashpoint
+from scheduler.deeds import Deed, shows, tried
 from scheduler.errors import Fenced, IllegalTransition, SchedqError, TakenOver, Temporary
 from scheduler.journal import Journal
+from scheduler.loose import Watch
+from scheduler.measured import Measured
+from scheduler.model.command import Offers
 from scheduler.model.host import Asked, Host, HostEvent, Nudged
 from scheduler.model.machine import Machine
 from scheduler.model.plan import Snapshot
 from scheduler.model.provider import Provider
-from scheduler.perform import Deed, Identity, Performer, tried
+from scheduler.perform import Identity, Performer
 from scheduler.reconcile import reconcile
 from scheduler.record import Recorder
 from scheduler.rules.plan import plan
 from scheduler.rules.predict import predict
-from scheduler.store import breakers, facts, heads, queue, reasons, schedulers, timings
+from scheduler.store import breakers, commands, facts, heads, queue, reasons, schedulers, timings
 from scheduler.store.engine import Store
 from scheduler.troubles import Troubles
 from scheduler.view import Memory, Orders, learned, snapshot
@@ -75,16 +78,15 @@ class Loop:
         self.draw = draw
         self.journal = journal or Journal()
         self.memory = Memory()
-        self.leaving = ""
+        self.leaving, self._moved = "", False
         self.troubles = Troubles(clock)
         self.last_activity = clock.monotonic_s()
         self.told = told
         self.performer = Performer(host, clock, self.memory, identity, store.paths, draw)
         self._seen: Snapshot | None = None
-        self._facts_at: float | None = None
+        self._facts_at, self._stirring = None, ("", ())  # type: float | None, tuple[str, tuple[str, ...]]
         self._forecast_at, self._outdated = -math.inf, True
-        self._moved = False
-        self._watched_at = clock.monotonic_s()
+        self.watch = Watch(host, clock)
         self._inbox: list[HostEvent] = []
         self._due_in_s: float | None = None
         self._known: dict[tuple[str, str], Provider] = {}
@@ -108,8 +110,10 @@ class Loop:
             adopt, loose = reconcile(tx, self._recorder(tx, providers), self.memory, self.clock)
             queue.set_revision_blocks(tx, _revisions(providers))
             reasons.clear_all(tx)
+            commands_left = commands.live(tx)
         self.host.adopt(adopt)
         self.host.watch_return(loose)
+        self.host.keep_environments(commands_left)
 
     def tick(self, timeout_s: float | None = None) -> bool:
         """One turn: wait for events, record, plan, perform. False when the scheduler has nothing left to stay for.
@@ -141,7 +145,7 @@ class Loop:
     def _provided(self) -> dict[tuple[str, str], Provider]:
         """The host's providers; those of the last time while it cannot tell."""
         try:
-            self._providers = self.host.providers()
+            self._providers = Offers(self.host.providers())
         except (SchedqError, OSError) as error:
             self.troubles.say("the providers cannot be read", error)
         return self._providers
@@ -189,8 +193,7 @@ class Loop:
     def _turn(self, happened: list[HostEvent], machine: Machine | None) -> bool:
         """One transaction and what follows from it. `happened` is what the inbox begins with; None: plan nothing."""
         providers = self._provided()
-        deeds: list[Deed] = []
-        seen = None
+        deeds, seen = [], None  # type: list[Deed], Snapshot | None
         with self.journal.turn(happened), self.memory.provisional(), self.store.write() as tx:
             schedulers.fence(tx, self.identity.epoch)
             recorder = self._recorder(tx, providers)
@@ -201,14 +204,15 @@ class Loop:
                 seen = self._plan(tx, recorder, machine, happened, deeds)
         crashpoint("tick.committed")
         del self._inbox[: len(happened)]
-        if happened:
+        if not all(isinstance(event, Nudged) for event in happened):
             self.last_activity = self.clock.monotonic_s()
         stops = [self.performer.stop(worker_id, STOP_FAILED_S, why) for worker_id, why in recorder.stops]
-        self._inbox += self.performer.carry_out([*stops, *deeds], recorder.told)
+        lowered = recorder.measured.lowered if recorder.measured is not None else {}
+        self._inbox += self.performer.carry_out([*stops, *shows(self.host.charge, lowered), *deeds], recorder.told)
         if seen is None:
             return True
         self._known = dict(providers)
-        self._watch_loose(seen)
+        tried("the look at what is charged without a worker", self.watch.ask)
         self._seen = seen
         self._moved = bool(deeds)
         self._note_activity(seen)
@@ -224,8 +228,9 @@ class Loop:
         live = self._cancel_admitted(tx, recorder, queue.claims(tx))
         firsts = self._firsts(tx, recorder.providers)
         known = learned(recorder.providers, timings.known(tx), self._learned)
+        known = self.performer.offer(tx, firsts, known)
         seen = snapshot(tx, machine, known, self.memory, self.clock, self.orders, firsts, live)
-        self.performer.begin()
+        self.performer.begin(seen.machine)
         self.journal.sees(seen, explained=self.told)
         found = plan(seen, explained=self.told)
         self.journal.decides(found)
@@ -237,6 +242,7 @@ class Loop:
         self.performer.settle_heads(tx, seen)
         self._record_facts(tx, seen, happened)
         self._look_ahead(tx)
+        self.watch.read(tx, frozenset((lease.worker_id, lease.pool) for lease in seen.leases))
         return seen
 
     def patience_s(self, most_s: float = SLOW_POLL_S, settle_s: float = SETTLE_S) -> float:
@@ -253,7 +259,7 @@ class Loop:
         if self.told and self._outdated:
             ahead.append(max(0.01, FORECAST_EVERY_S - (now - self._forecast_at)))
         ahead += [breaker.next_try_in_s for breaker in seen.breakers.values()]
-        ahead += [seen.overtake_s - (waiting.head_for_s or 0.0) for waiting in seen.waiting]
+        ahead += [seen.overtake_s - (waiting.head_for_s or 0.0) for waiting in (*seen.waiting, *seen.alone)]
         for worker in seen.workers:
             provider = seen.providers.get((worker.slug, worker.variant))
             if provider is None:
@@ -267,20 +273,14 @@ class Loop:
             ahead.append(RETRY_S)
         return max(0.01, min([most_s, *(wait for wait in ahead if wait > 0)]))
 
-    def _watch_loose(self, seen: Snapshot) -> None:
-        """Look again at charges whose worker is gone: what leaked heals by itself, or stays shown."""
-        now = self.clock.monotonic_s()
-        if seen.leases and now - self._watched_at >= SLOW_POLL_S:
-            self._watched_at = now
-            loose = sorted({lease.worker_id for lease in seen.leases})
-            tried("the look at what is charged without a worker", partial(self.host.watch_return, loose))
-
     def _look_ahead(self, tx: Connection) -> None:
         due_at = queue.next_due_at(tx)
         self._due_in_s = max(0.01, seconds(due_at) - self.clock.now_s()) if due_at else None
 
     def _recorder(self, tx: Connection, providers: dict[tuple[str, str], Provider]) -> Recorder:
-        return Recorder(tx, self.memory, self.clock, providers, jitter=self.draw(), draining=self.orders.draining)
+        measured = Measured(self.host, self.identity.host_id, self._seen.machine if self._seen else None)
+        draining = self.orders.draining
+        return Recorder(tx, self.memory, self.clock, providers, self.draw(), draining=draining, measured=measured)
 
     def _obey(self, asked: list[Asked]) -> None:
         for order in asked:
@@ -320,11 +320,12 @@ class Loop:
 
     def _record_facts(self, tx: Connection, seen: Snapshot, happened: list[HostEvent]) -> None:
         """Keep what `status` shows: the machine every few seconds, forecasts soon after something happened."""
-        now, busy = self.clock.monotonic_s(), bool(seen.workers or seen.waiting or seen.leases)
+        now, busy = self.clock.monotonic_s(), bool(seen.workers or seen.waiting or seen.alone or seen.leases)
         if not self.told:
             return
-        if self._facts_at is None or (busy and now - self._facts_at >= FACTS_EVERY_S):
-            facts.put(tx, self.identity.host_id, self.host.facts(seen.machine), stamp(self.clock.now_s()))
+        stirred, self._stirring = seen.machine.stirring != self._stirring, seen.machine.stirring
+        if self._facts_at is None or stirred or (busy and now - self._facts_at >= FACTS_EVERY_S):
+            facts.put(tx, self.identity.host_id, self.host.facts(seen.contested), stamp(self.clock.now_s()))
             self._facts_at, self._outdated = now, True
         self._outdated = self._outdated or bool(happened)
         if self._outdated and now - self._forecast_at >= FORECAST_EVERY_S:
@@ -334,13 +335,14 @@ class Loop:
 
     def _note_activity(self, seen: Snapshot) -> None:
         """It stays while anything lives, waits, is wished for, or waits for its time."""
-        if seen.workers or seen.waiting or seen.wishes or self._due_in_s is not None:
+        if seen.workers or seen.waiting or seen.alone or seen.wishes or self._due_in_s is not None:
             self.last_activity = self.clock.monotonic_s()
 
     def _done(self, seen: Snapshot) -> bool:
         if self.leaving == "restart":
             return True
-        return self.leaving == "down" and not seen.workers and not seen.leases
+        returning = any(lease.state != "leaked" for lease in seen.leases)  # a leak stays charged, for the next one
+        return self.leaving == "down" and not seen.workers and not returning
 
 
 def _revisions(providers: dict[tuple[str, str], Provider]) -> dict[tuple[str, str], str]:

@@ -17,6 +17,7 @@ from scheduler.inputs.cache import Seen
 from scheduler.inputs.formats import shortened
 from scheduler.inputs.schema import explain
 from scheduler.inputs.yamltext import parse_yaml
+from scheduler.model.command import EXEC
 
 NAME = "provider.toml"
 
@@ -83,6 +84,11 @@ def _source(folder: str, site: config.Settings, seen: Seen) -> Source:
         raise BrokenManifest(
             f"{path}: its folder is called {name!r}, and a provider's name is lower-case letters, digits and _, "
             "a letter first; rename the folder"
+        )
+    if name == EXEC:
+        raise BrokenManifest(
+            f"{path}: a provider may not be called {name!r}: jobs of that name are the commands of `schedq exec`; "
+            "rename the folder, and the slug in it"
         )
     try:
         raw = tomlfile.parsed(seen.bytes_of(path, tomlfile.MOST_BYTES), path)

@@ -14,22 +14,30 @@ from typing import Any, assert_never
 
 from sqlalchemy import Connection
 
+from scheduler import raises
 from scheduler.clock import SystemClock, stamp
 from scheduler.config import Paths
+from scheduler.deeds import Deed, tried
 from scheduler.errors import SchedqError
 from scheduler.handover import task_of
+from scheduler.model.command import Offers
 from scheduler.model.host import Failed, Host, Park
+from scheduler.model.machine import Machine
 from scheduler.model.plan import (
     Abort,
     Explain,
     Go,
     Head,
     Instruction,
+    Lower,
     Postpone,
     Prefer,
+    Raise,
+    Reclaim,
     Retire,
     Send,
     Settle,
+    Show,
     Snapshot,
     Start,
 )
@@ -39,7 +47,7 @@ from scheduler.record import OVERDUE_S, Recorder
 from scheduler.rules import explain
 from scheduler.rules.evidence import as_json
 from scheduler.rules.placement import given
-from scheduler.store import content, events, heads, leases, queue, reasons, wishes, workers
+from scheduler.store import alone, commands, content, events, heads, leases, queue, reasons, wishes, workers
 from scheduler.view import Memory
 
 log = logging.getLogger("schedq")
@@ -64,15 +72,6 @@ class Identity:
     queue_id: str
 
 
-@dataclass(frozen=True)
-class Deed:
-    """What is done in the world for one worker once its marks are committed. `ends`: it has to be, however late."""
-
-    worker_id: int
-    do: Callable[[], None]
-    ends: bool = False
-
-
 class Performer:
     """One scheduler's hands."""
 
@@ -91,10 +90,22 @@ class Performer:
         self._recorded: dict[int, dict[str, float]] = {}
         self._explained: set[tuple[str, str]] = set()
         self._heads: dict[int, tuple[int, ...]] = {}
+        self._machine: Machine | None = None
         self.undone: list[Deed] = []
+        self._attended: set[int] = set()
 
-    def begin(self) -> None:
-        """A new plan is about to be performed."""
+    def offer(self, tx: Connection, heads: list[Any], known: dict[tuple[str, str], Provider]) -> Offers:
+        """The providers with the commands that are heads or run; who waits for one of them is watched from then on."""
+        heads = commands.in_sight(tx, heads)
+        callers = commands.callers(tx, heads, self._attended)
+        self._attended = {job.id for job in heads}
+        if callers:
+            self.host.attend(callers)
+        return commands.offered(tx, heads, known)
+
+    def begin(self, machine: Machine) -> None:
+        """A new plan is about to be performed, which was made for this machine."""
+        self._machine = machine
         self._explained = set()
         self._heads = {}
 
@@ -120,7 +131,17 @@ class Performer:
                 self.memory.loading_since[worker_id] = now
                 return Deed(worker_id, partial(self.host.go, worker_id))
             case Send(worker_id, job_id):
-                return self._send(tx, recorder, worker_id, queue.row(tx, job_id))
+                return self._send(tx, recorder, instruction, queue.row(tx, job_id))
+            case Raise(worker_id):
+                charges = raises.begin(tx, recorder, self.memory, instruction, self.identity.epoch)
+                return Deed(worker_id, partial(self.host.charge, worker_id, charges))
+            case Show(worker_id):
+                charges = raises.show(tx, self.memory, worker_id, self.clock.monotonic_s())
+                return Deed(worker_id, partial(self.host.charge, worker_id, charges))
+            case Lower(worker_id, _, verdict):
+                self._confirmed(tx, recorder, worker_id, verdict)
+                charges = raises.lower(tx, recorder, self.memory, instruction, self._again_s(recorder))
+                return Deed(worker_id, partial(self.host.charge, worker_id, charges)) if charges else None
             case Abort(worker_id, why, outcome, verdict):
                 self._confirmed(tx, recorder, worker_id, verdict)
                 return self._stop(tx, recorder, worker_id, "abort", f"{outcome}: {why}" if outcome else why)
@@ -131,6 +152,7 @@ class Performer:
             case Head(job_id, victims):
                 if job_id not in self.memory.head_since:
                     heads.open_head(tx, job_id, recorder.at)
+                    alone.open_head(tx, job_id, recorder.at)
                     self.memory.head_since[job_id] = self.clock.monotonic_s()
                 self._heads[job_id] = victims or ()
                 return None
@@ -141,6 +163,9 @@ class Performer:
                 self._explained.add((instruction.slug, instruction.variant))
                 self._explain(tx, recorder, instruction)
                 return None
+            case Reclaim(pool, gib, job_id):
+                events.record(tx, recorder.at, job_id=job_id, event="reclaim", text=explain.reclaiming(pool, gib))
+                return Deed(0, partial(self.host.reclaim, pool, gib, job_id))
             case Settle() | Postpone():
                 self._wish(tx, recorder, instruction)
                 return None
@@ -185,8 +210,12 @@ class Performer:
             tx, slug=start.slug, variant=start.variant, revision=provider.revision, mode=provider.mode,
             host_id=self.identity.host_id, epoch=self.identity.epoch, created_at=recorder.at,
             device=device, env_hash=provider.environment or None,
+            host_gib=start.verdict.evidence.demand.host_gib, alone=start.alone,
         )  # fmt: skip
-        lease_ids = leases.reserve(tx, worker_id, start.slug, start.charges, self.identity.host_id, recorder.at)
+        before_gib = {pool: self._machine.nobodys_gib(pool) for pool in start.charges} if self._machine else {}
+        lease_ids = leases.reserve(
+            tx, worker_id, start.slug, start.charges, self.identity.host_id, recorder.at, before_gib
+        )
         why, evidence = explain.sentence(start.verdict), as_json(start.verdict)
         if start.job_id is None:
             events.record(tx, recorder.at, worker_id=worker_id, event="wished", text=why, evidence=evidence)
@@ -196,12 +225,12 @@ class Performer:
         self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.clock.monotonic_s()
         order = Park(
             worker_id, start.slug, start.variant, provider.revision, provider.mode, dict(start.charges), lease_ids,
-            device,
+            device, start.verdict.evidence.demand.host_gib,
         )  # fmt: skip
         return Deed(worker_id, partial(self.host.park, order))
 
-    def _send(self, tx: Connection, recorder: Recorder, worker_id: int, job: Any) -> Deed | None:
-        job_id = job.id
+    def _send(self, tx: Connection, recorder: Recorder, send: Send, job: Any) -> Deed | None:
+        job_id, worker_id = job.id, send.worker_id
         outdated = self._outdated(tx, recorder, worker_id, job.revision)
         if outdated:
             admitted = job.state == "admitted"
@@ -212,7 +241,12 @@ class Performer:
         else:
             attempt = job.attempt
             queue.send(tx, job_id, attempt, recorder.at)
-            workers.move(tx, worker_id, "send", recorder.at)
+            warm = workers.row(tx, worker_id)
+            workers.move(tx, worker_id, "send", recorder.at, warm_hits=warm.warm_hits + bool(warm.raising))
+            raises.settle(tx, recorder, self.memory, send, attempt)
+        if recorder.measured is not None and job.measures:
+            provider = recorder.providers.get((job.slug, job.variant)) or Provider(job.slug, job.variant)
+            recorder.measured.idle(tx, worker_id, provider, recorder.at)
         recorder.told[job_id] = "running"
         now = self.clock.monotonic_s()
         self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.memory.sent_at[worker_id] = now
@@ -220,7 +254,9 @@ class Performer:
         if job.timeout_s is not None:
             self.memory.deadline[worker_id] = now + job.timeout_s
         body = job.input if job.input is not None else self._kept(job.input_sha256)
-        task = task_of(job, worker_id, attempt, body)
+        task = task_of(
+            job, worker_id, attempt, body, leases.by_pool(tx, worker_id), workers.row(tx, worker_id).host_gib
+        )
         return Deed(worker_id, partial(self.host.submit, task))
 
     def _kept(self, sha256: str) -> bytes | None:
@@ -243,9 +279,13 @@ class Performer:
             self.memory.wish_after[row.slug, row.variant] = now + WISH_AGAIN_S
             wishes.postpone(tx, row.slug, row.variant, "no_room_now", why)
         if job is not None and job.state == "admitted":
-            wait_s = 0.02 + 0.18 * self.draw() if row.state == "parked" and not recorder.draining else None
+            wait_s = self._again_s(recorder) if row.state == "parked" else None
             recorder.give_back(job.id, job.attempt, why, wait_s=wait_s)
         return self.stop(worker_id, provider.stop_grace_s, why)
+
+    def _again_s(self, recorder: Recorder) -> float | None:
+        """How long a job waits whose claim was refused: two that refused each other come at different times."""
+        return None if recorder.draining else 0.02 + 0.18 * self.draw()
 
     def _confirmed(self, tx: Connection, recorder: Recorder, worker_id: int, verdict: Verdict | None) -> None:
         """Record what was found for a parked worker's job once all could see its claim: `confirm`, or what closed."""
@@ -293,7 +333,7 @@ class Performer:
 
     def settle_heads(self, tx: Connection, seen: Snapshot) -> None:
         """Who is a head no longer loses its window, and what was stored of closed heads follows the plan."""
-        were = {w.job_id: w.victims or () for w in seen.waiting if w.head_for_s is not None}
+        were = {w.job_id: w.victims or () for w in (*seen.waiting, *seen.alone) if w.head_for_s is not None}
         if not (seen.draining or seen.stopping) and not were.keys() <= self._heads.keys():
             heads.close_heads(tx, self._heads)
         closed = {job_id: victims for job_id, victims in self._heads.items() if victims}
@@ -307,13 +347,3 @@ class Performer:
             del self._reasons[key]
         waited = {reason[0] for reason in self._reasons.values()}
         self._recorded = {job_id: rulings for job_id, rulings in self._recorded.items() if job_id in waited}
-
-
-def tried(what: str, act: Callable[[], None]) -> str:
-    """Do it, whatever comes of it: "", or what went wrong, in words that are also logged."""
-    try:
-        act()
-    except Exception as error:
-        log.exception("%s could not be given", what)
-        return f"{type(error).__name__}: {error}"
-    return ""

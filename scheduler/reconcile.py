@@ -8,21 +8,24 @@ from sqlalchemy import Connection
 
 from scheduler.clock import SystemClock, seconds
 from scheduler.handover import adoption
-from scheduler.model.host import Adopt
+from scheduler.loose import loose
+from scheduler.model.host import Adopt, Loose
 from scheduler.model.outcome import Outcome
 from scheduler.record import Recorder
 from scheduler.store import leases, queue, workers
 from scheduler.view import Memory
 
 
-def reconcile(tx: Connection, recorder: Recorder, memory: Memory, clock: SystemClock) -> tuple[list[Adopt], list[int]]:
+def reconcile(
+    tx: Connection, recorder: Recorder, memory: Memory, clock: SystemClock
+) -> tuple[list[Adopt], list[Loose]]:
     """The workers that the host is asked to take over, and those without a row whose charge is still out.
 
     Claims that were never sent are given back; a worker that nobody had let go yet is ended.
     """
     rows = workers.live(tx)
     bound = {row.worker_id: row for row in queue.live(tx)}
-    adopt = [adoption(row, bound.get(row.id)) for row in rows]
+    adopt = [adoption(row, bound.get(row.id), leases.by_pool(tx, row.id)) for row in rows]
     for row in rows:
         job = bound.get(row.id)
         _remember(tx, memory, clock, row, job)
@@ -34,11 +37,10 @@ def reconcile(tx: Connection, recorder: Recorder, memory: Memory, clock: SystemC
     for job in bound.values():
         if job.worker_id not in living:
             _strand(recorder, job)
-    loose = {row.worker_id: row.state for row in leases.charged(tx) if row.worker_id not in living}
-    for worker_id, state in loose.items():
-        if state in ("reserved", "held"):
-            leases.move(tx, worker_id, "exit", recorder.at, "found without a worker at start-up")
-    return adopt, sorted(loose)
+    left = {row.worker_id for row in leases.charged(tx) if row.state in ("reserved", "held")} - living
+    for worker_id in sorted(left):
+        leases.move(tx, worker_id, "exit", recorder.at, "found without a worker at start-up")
+    return adopt, loose(tx, clock)
 
 
 def _remember(tx: Connection, memory: Memory, clock: SystemClock, row: Any, job: Any) -> None:

@@ -11,29 +11,37 @@ from typing import Any, assert_never
 
 from sqlalchemy import Connection
 
+from scheduler import raises
 from scheduler.clock import SystemClock, seconds, stamp
 from scheduler.errors import Fenced
+from scheduler.measured import Measured, unsent
+from scheduler.model.command import EXEC
 from scheduler.model.host import (
     UNKNOWN,
     Alive,
     Answered,
     Asked,
+    Charged,
+    Deserted,
     Failed,
     Forgotten,
     Gone,
     HostEvent,
     Nudged,
+    Overstepped,
     Progressed,
+    Reclaimed,
     Replied,
     Returned,
     Shown,
-)
-from scheduler.model.outcome import EXIT_LATER, EXIT_NO_ACCELERATOR, Outcome, exit_words, later_s
+)  # fmt: skip
+from scheduler.model.outcome import Outcome, exit_words, later_s
 from scheduler.model.provider import Provider
+from scheduler.overstep import overstep
 from scheduler.rules import breaker as breaker_rules
 from scheduler.rules import retry as retry_rules
-from scheduler.rules.deaths import death
-from scheduler.store import breakers, events, leases, queue, timings, wishes, workers
+from scheduler.rules.deaths import asks_for_later, death, end_of, failed_start, ran_out_unsent
+from scheduler.store import breakers, commands, events, leases, queue, timings, wishes, workers
 from scheduler.view import Memory
 
 OVERDUE_S = 60.0
@@ -54,6 +62,7 @@ class Recorder:
     providers: dict[tuple[str, str], Provider]
     jitter: float = 0.5
     draining: bool = False
+    measured: Measured | None = None
     told: dict[int, str] = field(default_factory=dict)
     asked: list[Asked] = field(default_factory=list)
     stops: list[tuple[int, str]] = field(default_factory=list)
@@ -66,8 +75,11 @@ class Recorder:
     def record(self, event: HostEvent) -> None:
         """Store what one event says. Late and repeated events change nothing."""
         match event:
-            case Shown():
-                self._shown(event)
+            case Shown(worker_id, pid, started, boot_id):
+                keeper = {"keeper_pid": pid, "keeper_started": started, "boot_id": boot_id}
+                workers.move(self.tx, worker_id, "shown", self.at, **keeper)
+            case Charged():
+                raises.shown(self.tx, self.memory, event)
             case Alive():
                 self._alive(event)
             case Answered():
@@ -81,11 +93,19 @@ class Recorder:
             case Gone():
                 self._gone(event)
             case Returned():
-                leases.move(self.tx, event.worker_id, "back" if event.back else "overdue", self.at, event.text)
+                what = "back" if event.back else "overdue"
+                leases.move(self.tx, event.worker_id, what, self.at, event.text, event.pool)
             case Failed():
                 self._failed(event)
             case Asked():
                 self.asked.append(event)
+            case Deserted():
+                ended = commands.desert(self.tx, event.job_id, event.text, self.at)
+                self.told |= {event.job_id: ended} if ended else {}
+            case Overstepped():
+                overstep(self, event, self._failed_start)
+            case Reclaimed():
+                events.record(self.tx, self.at, job_id=event.job_id, event="reclaimed", text=event.text)
             case Nudged():
                 pass
             case _:
@@ -95,12 +115,6 @@ class Recorder:
         now = self.clock.monotonic_s()
         self.memory.state_since[worker_id] = now
         self.memory.alive_at[worker_id] = now
-
-    def _shown(self, event: Shown) -> None:
-        workers.move(
-            self.tx, event.worker_id, "shown", self.at,
-            keeper_pid=event.keeper_pid, keeper_started=event.keeper_started, boot_id=event.boot_id,
-        )  # fmt: skip
 
     def _alive(self, event: Alive) -> None:
         if event.worker_id in self.memory.alive_at:
@@ -224,7 +238,7 @@ class Recorder:
         job = queue.bound(self.tx, row.id)
         if job is not None and job.state == "running" and event.begun not in (UNKNOWN, (job.id, job.attempt)):
             text = "its worker ended before the request reached it"
-            self.finish(job.id, job.attempt, Outcome("interrupted", text))
+            self.finish(job.id, job.attempt, Outcome("interrupted", text, unsent=True))
             self._died_unasked(row, text)
         self._exit(row, event)
 
@@ -239,48 +253,40 @@ class Recorder:
         One that ends on its own before it was sent anything is a failed start, and its job waits a while if no load was
         waited for; exit 75 (asked for another time) is no failure, and all of its provider's jobs wait for that time.
         """
-        failed, full = isinstance(event, Failed), isinstance(event, Failed) and event.disk
-        exit_code, why_it = (None, "") if isinstance(event, Failed) else (event.exit_code, event.why)
-        text, stopped = event.text or why_it, event.text if full else why_it
-        spawned, outside = not failed or row.state != "parked", isinstance(event, Gone) and event.outside
-        workers.move(self.tx, row.id, "exit", self.at, exit_code=exit_code, gone_at=self.at)
-        if spawned:
+        end = end_of(event, row.state)
+        workers.move(self.tx, row.id, "exit", self.at, exit_code=end.exit_code, gone_at=self.at)
+        if end.spawned and leases.is_spent(self.tx, row.id):
             leases.move(self.tx, row.id, "exit", self.at, "")
         else:
-            leases.move(self.tx, row.id, "unspawned", self.at, text)
+            leases.move(self.tx, row.id, "unspawned", self.at, end.text)
         self.memory.forget(row.id)
         if row.pinned and not self.draining:
             self._pin_again(row)
         job, why = queue.bound(self.tx, row.id), row.why or ""
-        said = f"{text} ({exit_words(exit_code)})" if text and spawned else text or exit_words(exit_code)
-        kind = "accelerator" if exit_code == EXIT_NO_ACCELERATOR else "failed_start"
-        later = exit_code == EXIT_LATER and row.state in ("starting", "ready") and not stopped
+        later = row.slug != EXEC and asks_for_later(end, row.state)
+        blamed = failed_start(end, row.state, ready=row.ready_at is not None, why=why, bound=job is not None)
         if later:
-            self._put_off(row, said, later_s(text))
-        elif row.ready_at is None and why.startswith("timed_out: "):
-            self._failed_start(row, why.partition(": ")[2], kind)
-        elif outside:
-            pass  # a shutdown says nothing of the provider
-        elif row.state == "parked" and not stopped:
-            said = f"its keeper ended before it was let go: {said}" if spawned else said
-            self._failed_start(row, said, kind)
-        elif row.state == "starting" and not stopped:
-            self._failed_start(row, said, kind)
-        elif row.state == "ready" and job is not None and not stopped:
-            self._failed_start(row, f"it answered and ended: {said}", "crashed", job.input_sha256)
+            self._put_off(row, end.said, later_s(end.text))
+        elif blamed is not None:
+            self._failed_start(row, *blamed, job.input_sha256 if job is not None and blamed[1] == "crashed" else "")
         if job is None:
             return
         if job.state == "admitted":
-            wait_s = self._wait_s(row) if row.state in ("parked", "ready") and (full or not stopped) else None
-            wait_s = later_s(text) if later else wait_s
-            self.give_back(job.id, job.attempt, f"its worker did not come up: {text or exit_words(exit_code)}", wait_s)
+            waits = row.state in ("parked", "ready") and (end.full or not end.stopped)
+            wait_s = later_s(end.text) if later else self._wait_s(row) if waits else None
+            ran_out_of_it = row.slug != EXEC and ran_out_unsent(end, row.state, alone=bool(row.alone))
+            said = f"its worker did not come up: {end.text or exit_words(end.exit_code)}"
+            self.give_back(job.id, job.attempt, said, wait_s, alone=ran_out_of_it)
             return
-        self.finish(job.id, job.attempt, death(why, exit_code, text, told=outside), death=True)
+        self.finish(job.id, job.attempt, death(why, end.exit_code, end.text, told=end.outside), death=True)
 
-    def give_back(self, job_id: int, attempt: int, text: str, wait_s: float | None = None) -> None:
-        """Undo a claim: the job is queued again, uncounted; for `wait_s` it is not tried again."""
+    def give_back(
+        self, job_id: int, attempt: int, text: str, wait_s: float | None = None, *, alone: bool = False
+    ) -> None:
+        """Undo a claim: queued again, uncounted, and not tried again for `wait_s`; `alone`: since memory ran out."""
         not_before = stamp(self.clock.now_s() + wait_s) if wait_s is not None else None
-        self._end(job_id, attempt, "give_back", Outcome("interrupted", text), not_before_at=not_before)
+        event, outcome = unsent(self.tx, self.measured, job_id, text, ran_out=alone)
+        self._end(job_id, attempt, event, outcome, not_before_at=not_before, alone=alone)
 
     def finish(
         self,
@@ -303,26 +309,21 @@ class Recorder:
             )  # fmt: skip
             return
         provider = self.providers.get((job.slug, job.variant)) or Provider(job.slug, job.variant)
+        if self.measured is not None:
+            outcome = self.measured.ended(self.tx, job, outcome, provider, self.at)
         counted = death and outcome.kind in ("crashed", "no_reply", "over_budget")
         decision = retry_rules.decide(
-            outcome,
-            provider=provider,
-            tries=job.tries,
-            laters=job.laters,
-            deaths=job.deaths + (1 if counted else 0),
-            max_attempts=job.max_attempts,
-            waited_s=self.clock.now_s() - _first_later_s(job, self.clock.now_s()),
-            on_lost=job.on_lost,
-            retry_on=None if job.retry_on is None else tuple(job.retry_on.split(",")),
-            jitter=self.jitter,
-            cancel_asked=job.cancel_requested_at is not None,
-        )
+            outcome, provider=provider, tries=job.tries, laters=job.laters, deaths=job.deaths + int(counted),
+            max_attempts=job.max_attempts, waited_s=self.clock.now_s() - _first_later_s(job, self.clock.now_s()),
+            on_lost=job.on_lost, retry_on=None if job.retry_on is None else tuple(job.retry_on.split(",")),
+            jitter=self.jitter, cancel_asked=job.cancel_requested_at is not None, alone=job.behind is not None,
+        )  # fmt: skip
         wait_s = self._wait_s(job) if decision.event == "give_back" else decision.backoff_s
         not_before = stamp(self.clock.now_s() + wait_s) if wait_s else None
         self._end(
             job_id, attempt, decision.event, decision.outcome, reply=reply, destination=destination,
             not_before_at=not_before, count_death=counted, later=outcome.later, versions=versions,
-            ended_at=stamp(self.clock.now_s() - ago_s) if ago_s else None,
+            alone=decision.alone, ended_at=stamp(self.clock.now_s() - ago_s) if ago_s else None,
         )  # fmt: skip
         kind = "accelerator" if outcome.kind == "no_accelerator" else outcome.kind
         self._breaker(job.slug, kind, outcome.text, job.input_sha256)
@@ -336,6 +337,8 @@ class Recorder:
             self.told[job_id] = state
 
     def _breaker(self, slug: str, kind: str, text: str, input_sha256: str = "") -> None:
+        if slug == EXEC:  # no command says anything of another one
+            return
         before = breakers.row(self.tx, slug)
         after = breaker_rules.after(before, kind, text, input_sha256, self.clock.now_s())
         if after != before:

@@ -23,6 +23,11 @@ DEFAULTS: dict[str, object] = {
     "unified": "auto",
     "leave_alone": [],
     "unattributed": "charged",
+    "guard": "on",
+    "reclaim": "auto",
+    "reclaim_command": "",
+    "leak_after": "20s",
+    "leak_margin_gib": 1.0,
     "inputs_copy_max_gib": 2.0,
     "input_max_mib": 64,
     "disk_reserve_gib": 5.0,
@@ -42,6 +47,11 @@ ABOUT = {
     "unified": "whether devices share the machine's memory: auto, true or false",
     "leave_alone": "devices that nothing is placed on: id or its beginning, PCI address, number",
     "unattributed": "device use that nobody is listed for: charged as a stranger's, or ours",
+    "leak_after": "memory that is not back so long after its worker ended is leaked",
+    "leak_margin_gib": "use on nobody's name that a worker may leave on a device; 2 % at least",
+    "guard": "on: whoever oversteps its charge while memory runs out is stopped; off",
+    "reclaim": "how the file cache is turned into free memory: auto, files or off",
+    "reclaim_command": "a command of yours that gives the file cache back, run without a shell",
     "inputs_copy_max_gib": "files an input names are kept with the job up to this size",
     "input_max_mib": "the largest input",
     "disk_reserve_gib": "nothing starts on a disk with less than this free",
@@ -54,13 +64,17 @@ ABOUT = {
 
 LIMITS = {
     "reserve_unified_gib": (0.0, 2.0**30), "reserve_host_gib": (0.0, 2.0**30), "reserve_device_gib": (0.0, 2.0**30),
+    "leak_margin_gib": (0.0, 2.0**30),
     "inputs_copy_max_gib": (0.0, 2.0**30), "input_max_mib": (0.000001, 4096.0), "disk_reserve_gib": (0.0, 2.0**30),
     "log_max_mib": (1.0, 2.0**20), "journal_max_mib": (0.0, 2.0**20),
 }  # fmt: skip
 """The least and the most of each number, in the unit that its name says."""
 
-CHOICES = {"unattributed": ("charged", "ours")}
+CHOICES = {"unattributed": ("charged", "ours"), "guard": ("on", "off"), "reclaim": ("auto", "files", "off")}
 """What each setting may be that is one of some words."""
+
+TEXTS = ("reclaim_command",)
+"""Settings that are the words of a command, "" for none."""
 
 EXAMPLES = {"leave_alone": ('["GPU-5d1f"]', "GPU-5d1f,card1"), "reserves": ("{ host = 8 }", "host=8,GPU-5d1f=2")}
 """How a setting with parts is written in a file, and in the environment."""
@@ -111,6 +125,8 @@ def needed(key: str, value: object, default: object) -> str:
             good = False
         unit = {"gib": "GiB", "mib": "MiB"}[key.rpartition("_")[2]]
         return "" if good else f"a number of {unit} from {f'{least:f}'.rstrip('0').rstrip('.')} to {most:.0f}"
+    if key in TEXTS:
+        return "" if isinstance(value, str) and _is_command(value) else "a command as one text, quotes closed"
     if key in CHOICES:
         return "" if value in CHOICES[key] else " or ".join(CHOICES[key])
     if key in EXAMPLES:
@@ -125,6 +141,15 @@ def needed(key: str, value: object, default: object) -> str:
     except UsageError:
         return "a duration with its unit, 0s or 1ms to 100 years"
     return ""
+
+
+def _is_command(text: str) -> bool:
+    import shlex
+
+    try:
+        return shlex.split(text) is not None
+    except ValueError:
+        return False
 
 
 def _fault_of_parts(parsed: Callable[[object], object], value: object) -> str:

@@ -18,9 +18,13 @@ from sqlalchemy import Connection
 from scheduler.clock import SystemClock, seconds
 from scheduler.model.machine import Machine
 from scheduler.model.plan import Breaker, LeaseView, Snapshot, Waiting, Wish, WorkerView
-from scheduler.model.provider import Provider
-from scheduler.store import breakers, leases, queue, wishes, workers
+from scheduler.model.provider import NOTHING, Learned, Provider
+from scheduler.rules.peaks import bucket_of
+from scheduler.store import alone, breakers, leases, peaks, queue, raises, wishes, workers
 from scheduler.store import heads as store_heads
+
+SHOW_AGAIN_S = 10.0
+"""How long a keeper may take to show what its worker is charged before it is asked again."""
 
 
 @dataclass
@@ -34,6 +38,8 @@ class Memory:
     head_since: dict[int, float] = field(default_factory=dict)
     loading_since: dict[int, float] = field(default_factory=dict)
     sent_at: dict[int, float] = field(default_factory=dict)
+    raised: dict[int, float] = field(default_factory=dict)
+    """When it was asked that a worker's raised charges be shown; infinity = they are."""
     wish_after: dict[tuple[str, str], float] = field(default_factory=dict)
     order: tuple[tuple[str, str], ...] = ()
 
@@ -46,6 +52,7 @@ class Memory:
             self.deadline,
             self.loading_since,
             self.sent_at,
+            self.raised,
         ):
             table.pop(worker_id, None)
 
@@ -87,8 +94,12 @@ def snapshot(
     now, wall = clock.monotonic_s(), clock.now_s()
     submitted_at = queue.last_submitted_at(tx)
     victims = store_heads.victims(tx)
-    waiting = tuple(_waiting(row, victims.get(row.id), memory, now, wall) for row in heads)
-    memory.head_since = {w.job_id: now - w.head_for_s for w in waiting if w.head_for_s is not None}
+    known = peaks.known(tx, machine.host_id)
+    used = _Used(known, peaks.sizes(tx, _ids(heads)) if known else {})
+    waiting = tuple(_waiting(row, victims.get(row.id), memory, now, wall, used) for row in heads)
+    lonely = tuple(_lonely(row, memory, now, wall, used) for row in alone.firsts(tx))
+    since = (each for each in (*waiting, *lonely) if each.head_for_s is not None)
+    memory.head_since = {each.job_id: now - (each.head_for_s or 0.0) for each in since}
     bound = {row.worker_id: row for row in live if row.worker_id is not None}
     charged: dict[int, dict[str, float]] = {}
     rows = list(leases.charged(tx))
@@ -101,7 +112,7 @@ def snapshot(
     to_pin = {(wish.slug, wish.variant) for wish in wished if wish.pin}
     views = tuple(replace(v, pinned=True) if (v.slug, v.variant) in to_pin and v.state == "ready" else v for v in views)
     loose = tuple(
-        LeaseView(row.worker_id, row.slug, row.pool, row.charge_gib, row.state)
+        LeaseView(row.worker_id, row.slug, row.pool, row.charge_gib, row.state, row.returning_at or "", row.text or "")
         for row in rows
         if row.worker_id not in alive
     )
@@ -121,6 +132,7 @@ def snapshot(
         stopping=orders.stopping,
         paused=queue.paused(tx),
         drained=queue.drained(tx),
+        alone=lonely,
     )
 
 
@@ -149,7 +161,45 @@ def _age(table: dict[int, float], key: int, stamp: str | None, now: float, wall:
     return max(0.0, now - table[key])
 
 
-def _waiting(row: Any, victims: tuple[int, ...] | None, memory: Memory, now: float, wall: float) -> Waiting:
+@dataclass(frozen=True)
+class _Used:
+    """What jobs were seen to use, by their bucket, and the sizes of those that are looked at."""
+
+    known: dict[tuple[str, str, int], Learned]
+    sizes: dict[int, float | None]
+
+    def of(self, slug: str, variant: str, job_id: int | None) -> Learned:
+        """What was learned of jobs of the size of this one."""
+        if not self.known or job_id is None:
+            return NOTHING
+        return self.known.get((slug, variant, bucket_of(self.sizes.get(job_id))), NOTHING)
+
+
+def _ids(heads: list[Any]) -> list[int]:
+    return [job_id for row in heads for job_id in (row.id, row.next_id) if job_id is not None]
+
+
+def _lonely(row: Any, memory: Memory, now: float, wall: float, used: _Used) -> Waiting:
+    """One of the first of the jobs that run alone."""
+    since = row.head_since_at
+    return Waiting(
+        slug=row.slug,
+        variant=row.variant,
+        job_id=row.id,
+        priority=row.priority,
+        count=1,
+        head_for_s=None if since is None else _age(memory.head_since, row.id, since, now, wall),
+        revision=row.revision,
+        learned=used.known.get((row.slug, row.variant, bucket_of(row.size)), NOTHING),
+        alone="measure" if row.measures else "again",
+        behind=row.behind,
+        batch=row.batch or "",
+    )
+
+
+def _waiting(
+    row: Any, victims: tuple[int, ...] | None, memory: Memory, now: float, wall: float, used: _Used
+) -> Waiting:
     head_for_s = None
     if row.head_since_at is not None:
         head_for_s = _age(memory.head_since, row.id, row.head_since_at, now, wall)
@@ -163,6 +213,8 @@ def _waiting(row: Any, victims: tuple[int, ...] | None, memory: Memory, now: flo
         victims=victims,
         following=None if row.next_id is None else (row.next_priority, row.next_id),
         revision=row.revision,
+        learned=used.of(row.slug, row.variant, row.id),
+        following_learned=used.of(row.slug, row.variant, row.next_id),
     )
 
 
@@ -171,7 +223,7 @@ def _worker(row: Any, job: Any, charges: dict[str, float], memory: Memory, now: 
     idle_s = (
         _age(memory.idle_since, row.id, row.idle_since_at, now, wall) if row.state == "ready" and job is None else 0.0
     )
-    deadline = memory.deadline.get(row.id)
+    deadline, raising = memory.deadline.get(row.id), raises.of(row)
     return WorkerView(
         id=row.id,
         slug=row.slug,
@@ -191,7 +243,19 @@ def _worker(row: Any, job: Any, charges: dict[str, float], memory: Memory, now: 
         shown=row.keeper_pid is not None,
         cancel=job is not None and job.cancel_requested_at is not None,
         mode=row.mode,
+        host_gib=raising.get("host_gib", row.host_gib),
+        alone=bool(row.alone),
+        before=raising.get("before", {}),
+        raised=_raised(row, memory, now),
     )
+
+
+def _raised(row: Any, memory: Memory, now: float) -> str:
+    """Whether what its charges were raised to can be seen by all; after a restart that is not known."""
+    asked_s = memory.raised.get(row.id, -math.inf)
+    if not row.raising:
+        return ""
+    return "shown" if asked_s == math.inf else "asked" if now - asked_s < SHOW_AGAIN_S else "unasked"
 
 
 def _wishes(tx: Connection, memory: Memory, now: float) -> tuple[Wish, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,13 @@ import pytest
 
 from scheduler.config import Paths
 from scheduler.store.engine import Store
+
+
+def pytest_sessionstart() -> None:
+    """What tests start hears signals that the tests themselves ignore, begun in a script's background or by `nohup`."""
+    for number in (signal.SIGINT, signal.SIGQUIT, signal.SIGHUP):
+        if signal.getsignal(number) == signal.SIG_IGN:
+            signal.signal(number, lambda *_: None)
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ import time
 from typing import Any
 
 MIB = 1 << 20
+STEP_MIB = 4
 NEST = b"[" * 5000 + b"]" * 5000
 
 
@@ -25,11 +26,13 @@ def options() -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     parser.add_argument("--socket", required=True)
     parser.add_argument("--allocate-mib", type=int, default=0, help="touched memory, held while it lives")
+    parser.add_argument("--grow", default="", help="MIB:MIB_A_S, touched before it binds, at that rate")
     parser.add_argument("--bind-after-s", type=float, default=0.0)
     parser.add_argument("--never-bind", action="store_true")
     parser.add_argument("--never-answer", action="store_true", help="bind, then hang")
     parser.add_argument("--ignore-term", action="store_true")
     parser.add_argument("--grandchild", choices=("plain", "stubborn", "daemon"), default=None)
+    parser.add_argument("--fork", type=int, default=0, help="so many forks, which share what is allocated")
     parser.add_argument("--exit", type=int, default=None, help="end with this code instead of serving")
     parser.add_argument("--say", default="", help="a line for stdout before anything else")
     parser.add_argument("--noise-mib", type=int, default=0, help="that much on stdout, as fast as it goes")
@@ -47,6 +50,15 @@ STUBBORN = (
     "print('grandchild', flush=True)\ntime.sleep(600)"
 )
 DAEMON = "import os,sys\nif os.fork(): os._exit(0)\nos.setsid()\nif os.fork(): os._exit(0)\n" + STUBBORN
+
+
+def grow(mib: float, mib_a_s: float) -> list[bytearray]:
+    """Touched memory, so much a second."""
+    held, began = [], time.monotonic()
+    while len(held) * STEP_MIB < mib:
+        held.append(bytearray(b"x" * (STEP_MIB * MIB)))
+        time.sleep(max(0.0, began + len(held) * STEP_MIB / mib_a_s - time.monotonic()))
+    return held
 
 
 def start_grandchild(kind: str) -> None:
@@ -117,6 +129,10 @@ class Worker:
         elif what == "sleep":
             time.sleep(request["s"])
             say({"ok": True, "slept": request["s"]})
+        elif what == "grow":
+            held = grow(request["mib"], request["mib_a_s"])
+            time.sleep(request.get("then_s", 0.0))
+            say({"ok": True, "grown": len(held)})
         elif what == "wait_for":
             while not os.path.exists(request["path"]):
                 time.sleep(0.005)
@@ -171,6 +187,7 @@ def main() -> None:
     held = bytearray(knobs.allocate_mib * MIB)
     for page in range(0, len(held), 4096):
         held[page] = 1
+    grown = grow(*map(float, knobs.grow.split(":"))) if knobs.grow else []
     if knobs.ignore_term:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
     if knobs.late_free_s:
@@ -182,6 +199,10 @@ def main() -> None:
         signal.signal(signal.SIGTERM, late)
     if knobs.grandchild:
         start_grandchild(knobs.grandchild)
+    for _ in range(knobs.fork):
+        if os.fork() == 0:
+            time.sleep(600)
+            os._exit(0)
     if knobs.noise_mib:
         block = (b"n" * 127 + b"\n") * 8192
         for _ in range(knobs.noise_mib):
@@ -192,6 +213,7 @@ def main() -> None:
     if knobs.never_bind:
         time.sleep(600)
     Worker(knobs).serve()
+    del grown
 
 
 if __name__ == "__main__":

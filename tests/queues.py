@@ -91,8 +91,8 @@ def steps(monkeypatch: pytest.MonkeyPatch, *, every: int = 1) -> Callable[[Calla
 
     real = peek.open_reader
 
-    def counting(where: Paths) -> sqlite3.Connection:
-        connection = real(where)
+    def counting(where: Paths, **how: bool) -> sqlite3.Connection:
+        connection = real(where, **how)
         connection.set_progress_handler(step, every)
         return connection
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import select
 import time
 
 from scheduler import locks, wake
@@ -160,7 +159,7 @@ def _pidfd(pid: int) -> int:
 
 def _pause(ended: int) -> None:
     """Until the process has ended, or for a while; a lock outlives its holder by an instant."""
-    if ended < 0 or select.select([ended], [], [], LOOK_S)[0]:
+    if ended < 0 or wake.heard([ended], LOOK_S):
         time.sleep(TURN_S)
 
 

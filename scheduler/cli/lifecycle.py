@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 
 from scheduler import catalog, wake
-from scheduler.cli import asking, say, starting, stopping, takeover
+from scheduler.cli import asking, remaining, say, starting, stopping, takeover
 from scheduler.cli.about import VERSION
 from scheduler.cli.fast import Call
 from scheduler.clock import now_s, seconds
@@ -25,7 +25,11 @@ def up(call: Call) -> int:
     """Start the scheduler; it answers when this returns. One that is about to go is waited for first."""
     paths = Paths()
     _note_odd_folders()
+    if call.flag("takeover"):
+        starting.refuse_inside(paths)
     told = takeover.take_over(paths) if call.flag("takeover") else asking.heard(paths)
+    if told is None or asking.leaves(told):
+        starting.refuse_inside(paths)
     if told is not None and asking.leaves(told):
         runs = stopping.what_runs(paths) if asking.leaves(told) == "down" else ""
         say.note(
@@ -70,6 +74,7 @@ def _serve(paths: Paths, *, foreground: bool, auto_down: bool, drain: bool = Fal
     from scheduler import app
 
     set_up = settings()
+    starting.refuse_inside(paths)
     starting.prepare(paths)
     app.log_to(paths, set_up, foreground=foreground)
     auto_down_s = set_up.seconds("auto_down") if auto_down else None
@@ -94,7 +99,8 @@ def down(call: Call) -> int:
     left = stopping.leave(paths, "down", now=now)
     stopping.require_down(paths, left)
     stopping.tidy(paths)
-    say.note("down")
+    leaked = remaining.leaked(paths)
+    say.note(f"down; {leaked} stay charged: the next scheduler looks at that again" if leaked else "down")
     return 0
 
 
@@ -106,6 +112,8 @@ def restart(_call: Call) -> int:
     if wake.scheduler_runs(paths):
         _refuse_bad_start(paths)
         told = asking.answering(paths)
+        if told is None or not told.get("supervised"):
+            starting.refuse_inside(paths)
         stopping.leave(paths, "restart", now=False)
     elif not _ended_just_now(paths):
         raise SchedulerDown(f"no scheduler runs for {paths.home}; `schedq up` starts one")

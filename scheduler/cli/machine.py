@@ -25,11 +25,15 @@ def show(call: Call) -> int:
     """Print pools, readings, holders and co-tenants, as they are read now."""
     from scheduler.host.machine.facts import facts
     from scheduler.look import look
+    from scheduler.store import peek
 
     seen = look(Paths(), config.settings()).snapshot
     if call.flag("json"):
         leases = _leases(seen)
-        found = {"schema_version": 1, **facts(seen.machine, leases), **_details(seen.machine)}
+        found = {"schema_version": 1, **facts(seen.contested, leases, _loose(seen)), **_details(seen.machine)}
+        found["unreturned"] = _unreturned(seen)
+        recorded = peek.status(Paths())
+        found |= {key: recorded.get(key, {}) for key in ("guard", "reclaim")}
         say.out(say.document(found))
         return 0
     for line in _page(seen):
@@ -42,12 +46,15 @@ def room(call: Call) -> int:
 
     Exit 0 there is, 3 never, 75 not now. Pauses, breakers and max_workers are not looked at.
     """
+    from dataclasses import replace
+
     from scheduler.host.machine.attribution import NOBODY, told_of_nobody
     from scheduler.look import look
     from scheduler.rules import explain
     from scheduler.rules.admission import claims_of, decide
     from scheduler.rules.evidence import as_json
     from scheduler.rules.placement import demand_of
+    from scheduler.rules.reclaim import lacking
     from scheduler.rules.remedy import remedy
     from scheduler.rules.whatif import fits_if
 
@@ -71,6 +78,11 @@ def room(call: Call) -> int:
         say.out("\n".join(line for each in words if each for line in wrap(each, "")))
     if changes and all(each.what in ("retire", "return") for each in changes):
         say.note("note: for a job that needs the room the scheduler does that by itself")
+    cache = lacking(verdict, replace(seen.machine, reclaim="ready"))
+    if cache is not None and config.settings().text("reclaim") != "off":
+        say.note(
+            f"note: for a job the scheduler turns {gib(cache[1])} GiB of the file cache into free memory by itself"
+        )
     if any(held.name == NOBODY for place in verdict.evidence.placement for held in place.held):
         for note in told_of_nobody(seen.machine.holdings, seen.machine.devices):
             say.note(f"note: {note}")
@@ -107,6 +119,18 @@ def _leases(seen: Snapshot) -> dict[str, Sequence[float]]:
     for lease in seen.leases:
         charged.setdefault(lease.pool, []).append(lease.charge_gib)
     return dict(charged)
+
+
+def _loose(seen: Snapshot) -> dict[str, float]:
+    charged: dict[str, float] = {}
+    for lease in seen.leases:
+        charged[lease.pool] = charged.get(lease.pool, 0.0) + lease.charge_gib
+    return charged
+
+
+def _unreturned(seen: Snapshot) -> list[dict[str, Any]]:
+    """Charges whose worker is gone, as `status` has them."""
+    return [vars(lease) for lease in seen.leases]
 
 
 def _reading(reading: Reading) -> dict[str, Any]:
@@ -150,12 +174,12 @@ def _details(machine: Machine) -> dict[str, Any]:
 
 def _page(seen: Snapshot) -> list[str]:
     """The machine for people."""
-    from scheduler.cli import pages
+    from scheduler.cli import motion, pages
     from scheduler.clock import now_s
     from scheduler.host.machine.facts import facts
 
     machine = seen.machine
-    found = facts(machine, _leases(seen))
+    found = facts(seen.contested, _leases(seen), _loose(seen))
     lines = [_count(machine), *_devices(machine), *pages.pools({"pools": found["pools"]}, now_s())]
     names = _short(machine)
     lines += ["", paint(f"{'reading':26}{'GiB':>9}  {'age':>5}  source", "bold")]
@@ -171,12 +195,26 @@ def _page(seen: Snapshot) -> list[str]:
         lines += ["", paint(f"{'holder':23}{'pid':>8} {'user':9}{'pool':14}{'charge':>8}{'used':>8} competes", "bold")]
         for holding in machine.holdings:
             lines += _holder_lines(holding, {worker.id: worker.state for worker in seen.workers}, names)
-    lines += ["", *wrap(_competing(machine), "")]
+    lines += motion.unreturned(_unreturned(seen), now_s())
+    lines += ["", *wrap(_competing(machine, seen.at_work), ""), *_motion(machine)]
     notes = [*machine.notes, *([machine.holdings_missing] if machine.holdings_missing else [])]
     for note in notes:
         first, *rest = wrap(note, "  ")
         lines += [f"- {first.lstrip()}", *rest]
     return lines
+
+
+def _motion(machine: Machine) -> list[str]:
+    """What guard and reclaim are set to, what they do, and what the running scheduler measured for them."""
+    from scheduler.cli import motion
+    from scheduler.clock import now_s
+    from scheduler.store import peek
+
+    whole, here = peek.status(Paths()), config.settings()
+    reserves = {pool.id: pool.reserve_gib for pool in machine.pools}
+    guard_on, reclaim = here.text("guard") == "on", here.text("reclaim")
+    told = motion.settings(whole, reserves, guard_on=guard_on, reclaim=reclaim)
+    return [*(line for text in told for line in ["", *wrap(text, "")]), *motion.acting(whole, now_s())]
 
 
 def _devices(machine: Machine) -> list[str]:
@@ -236,9 +274,14 @@ def _holder_lines(holding: Holding, states: dict[int, str], names: dict[str, str
     return lines
 
 
-def _competing(machine: Machine) -> str:
-    """What counts of host memory, and why (E3, E4)."""
+def _competing(machine: Machine, ours: int) -> str:
+    """What counts of host memory, and why (E3, E4). `ours`: how many workers of this queue load or compute."""
     count = machine.competing
+    if count == 0 and ours:
+        those = "worker of this queue loads or computes" if ours == 1 else "workers of this queue load or compute"
+        return (
+            f"{ours} {those}: of the machine's own memory only what is free counts, not what the cache would give back."
+        )
     if count == 0:
         return (
             "Nobody else computes on a device: of the machine's own memory what is available counts, unless a worker "

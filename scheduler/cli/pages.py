@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from scheduler import outputs
-from scheduler.cli import story
+from scheduler.cli import motion, story
 from scheduler.cli.say import cut, document, elapsed, fill, gib, page_width, paint, plain, span, width, wrap
 from scheduler.cli.tables import Column, Table
 from scheduler.clock import now_s, seconds
+from scheduler.model.command import called
 from scheduler.rules.figures import pool_name
 
 TYPE_CHECKING = False
@@ -35,6 +36,8 @@ def status(whole: Row) -> list[str]:
     if whole["workers"]:
         lines += ["", *workers(whole["workers"])]
     lines += _others(whole.get("others") or [])
+    lines += motion.unreturned(whole.get("unreturned") or [], now)
+    lines += motion.acting(whole, now)
     running = [job for job in jobs if job["state"] in LIVE]
     waiting = [job for job in jobs if job["state"] in WAITING]
     ended = [job for job in jobs if job["state"] not in LIVE + WAITING]
@@ -157,8 +160,8 @@ def state_of(row: Row) -> str:
 
 
 def _provider(row: Row) -> str:
-    slug, variant = str(row["slug"]), row.get("variant")
-    return f"{slug}:{variant}" if variant and ":" not in slug else slug
+    slug, variant = str(row["slug"]), row.get("variant") or ""
+    return called(slug, variant) if ":" not in slug else slug
 
 
 def _running(job: Row, now: float) -> list[str]:

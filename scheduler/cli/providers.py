@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from scheduler import catalog, config
-from scheduler.cli import say
+from scheduler.cli import learned, say
 from scheduler.cli.fast import Call
 from scheduler.clock import now_s, seconds
 from scheduler.config import Paths, manifest_folders
@@ -31,16 +31,21 @@ def list_providers(call: Call) -> int:
     """One line a provider and variant; broken manifests on stderr."""
     found = catalog.load(Paths())
     specs = [spec for entry in found.providers.values() for spec in entry["variants"].values()]
-    broken = _broken()
+    broken, known = _broken(), learned.buckets(Paths())
     for odd in catalog.odd_folders():
         say.note(f"warning: {odd}")
     if call.flag("json"):
-        rows = [{**_row(spec), "breaker": broken.get(spec["slug"])} for spec in specs]
+        rows = [
+            {**_row(spec), "breaker": broken.get(spec["slug"]), **learned.row(spec, _known(known, spec))}
+            for spec in specs
+        ]
         say.out(say.document({"schema_version": 1, "providers": rows, "broken": found.broken}))
         return 0
     if specs:
         say.out(
-            "\n".join(_table(sorted(specs, key=lambda each: (each["slug"], each["variant"])), broken, say.columns()))
+            "\n".join(
+                _table(sorted(specs, key=lambda each: (each["slug"], each["variant"])), broken, say.columns(), known)
+            )
         )
     if not specs:
         say.note(f"no provider in {', '.join(map(say.plain, manifest_folders()))}; SCHEDQ_MANIFESTS names more folders")
@@ -49,8 +54,17 @@ def list_providers(call: Call) -> int:
     return 0
 
 
-def _table(specs: list[dict[str, Any]], broken: dict[str, dict[str, Any]], columns: int) -> list[str]:
-    """A provider a line, what it does in as many lines as it takes beside the figures, and that it is not tried now."""
+def _known(known: learned.Buckets, spec: dict[str, Any]) -> list[dict[str, Any]]:
+    return known.get((spec["slug"], spec["variant"]), [])
+
+
+def _table(
+    specs: list[dict[str, Any]], broken: dict[str, dict[str, Any]], columns: int, known: learned.Buckets | None = None
+) -> list[str]:
+    """A provider a line, what it does in as many lines as it takes beside the figures, and that it is not tried now.
+
+    And where what it declares is not what it was seen to use.
+    """
     rows = [
         (_name(spec), _needs(spec), say.gib(spec["ram_gib"]), "no" if _missing(spec) else "yes", str(spec["title"]))
         for spec in specs
@@ -71,6 +85,8 @@ def _table(specs: list[dict[str, Any]], broken: dict[str, dict[str, Any]], colum
             lines += [(_figures(row, wide) + first.lstrip()).rstrip(), *rest]
         if spec["slug"] in broken:
             lines += say.wrap(_breaker(broken[spec["slug"]]), " " * indent, columns)
+        for text in learned.judgements(spec, _known(known or {}, spec)).values():
+            lines += say.wrap(text, " " * indent, columns)
     return lines
 
 
@@ -127,8 +143,9 @@ def show(call: Call) -> int:
     asked = call.text("slug") or ""
     spec = catalog.load(Paths()).spec(asked)
     missing, told, state = _missing(spec), manifest.describe(asked), _broken().get(spec["slug"])
+    seen = _known(learned.buckets(Paths()), spec)
     if call.flag("json"):
-        now = {"installed": not missing, "missing": missing, "breaker": state}
+        now = {"installed": not missing, "missing": missing, "breaker": state, **learned.row(spec, seen)}
         say.out(say.document({"schema_version": 1, **spec, **now, "values": told["values"]}))
         return 0
     named = say.wrap(f"{_name(spec)}  {spec['title'] or ''}".rstrip(), "", max(say.NARROWEST, say.columns()))
@@ -142,7 +159,9 @@ def show(call: Call) -> int:
         _pair("", line)
     if spec["example"]:
         _pair("try", f"schedq run {_name(spec)} --example")
-    for warning in told["warnings"]:
+    for line in learned.lines(seen):
+        _pair("learned", line)
+    for warning in (*told["warnings"], *learned.judgements(spec, seen).values()):
         _pair("warning", warning)
     say.out("")
     for line in _values(told["values"], spec["manifest"]):
@@ -207,11 +226,15 @@ def check(call: Call) -> int:
     found = catalog.load(Paths())
     slugs = list(call.many("slugs")) or sorted({*found.providers, *found.broken})
     rows: list[dict[str, Any]] = []
+    known = learned.buckets(Paths())
     for slug in slugs:
         told = manifest.check(slug)
         broken = [each["text"] for each in told if each["level"] == "error"]
         missing = "" if broken else _missing(found.spec(slug))
         warnings = [each["text"] for each in told if each["level"] != "error"]
+        for spec in [] if broken or slug not in found.providers else found.providers[slug]["variants"].values():
+            name = _name(spec)
+            warnings += [f"{name}: {text}" for text in learned.judgements(spec, _known(known, spec)).values()]
         rows.append({"provider": slug, "broken": broken, "warnings": warnings, "missing": missing})
     any_broken = any(row["broken"] for row in rows)
     for odd in [*catalog.odd_folders(), *config.check([*found.providers, *found.broken])]:

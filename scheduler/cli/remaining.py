@@ -74,6 +74,17 @@ def _loose(lease: dict[str, object]) -> str:
     )
 
 
+def leaked(paths: Paths) -> str:
+    """What leaked and is charged although nobody is left, as the beginning of a sentence.
+
+    "" = nothing is, or the queue is an earlier version's, which does not tell.
+    """
+    try:
+        return "; ".join(_loose(lease) for lease in peek.unreturned(paths, at_rest=True) if lease["state"] == "leaked")
+    except SchedqError:
+        return ""
+
+
 def _name(worker: dict[str, object]) -> str:
     return f"{worker['slug']}:{worker['variant']}" if worker["variant"] else str(worker["slug"])
 

@@ -155,7 +155,7 @@ def run(call: Call) -> int:
         missing = not_installed(spec)
         if missing:
             raise SchedqError(f"the installation ended well, and yet {missing}; nothing was queued")
-    _refuse_unseen(client, spec)
+    refuse_unseen(client, spec)
     ids: list[int] = []
 
     def own(made: list[int]) -> None:
@@ -169,7 +169,7 @@ def run(call: Call) -> int:
             client.enqueue(rows, own)
             _note_moved(client)
             job_id = ids[0]
-            state = _seen_through(client, job_id, timeout_s)
+            state = seen_through(client, job_id, timeout_s)
         finally:
             owning.disown()
     except owning.Stopped as stopped:
@@ -186,7 +186,7 @@ def run(call: Call) -> int:
     return 0
 
 
-def _refuse_unseen(client: Client, spec: dict[str, Any]) -> None:
+def refuse_unseen(client: Client, spec: dict[str, Any]) -> None:
     """A scheduler runs when this returns, started if need be. Temporary if it would never run this provider.
 
     One that is about to go is left to that: what this job needs is the next one's (`_succeeded`).
@@ -211,7 +211,7 @@ def _refuse_mismatch(about: dict[str, Any] | None, spec: dict[str, Any], *, inst
     return True
 
 
-def _seen_through(client: Client, job_id: int, timeout_s: float | None) -> str:
+def seen_through(client: Client, job_id: int, timeout_s: float | None) -> str:
     """The state in which a job ended. While it waits, its reason goes to stderr as often as the ruling changes; to a
     terminal also how far it is."""
     began_s = monotonic_s()

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import time
+from functools import partial
 
 from scheduler import wake
 from scheduler.cli import asking, children, say, takeover
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths
-from scheduler.errors import SchedqError, Temporary
+from scheduler.errors import Refused, SchedqError, SchedulerDown, Temporary
+from scheduler.host.workers import regular, tree
 
 START_S = 60.0
 
@@ -29,9 +32,9 @@ def ensure(paths: Paths) -> asking.Told:
     """Start a scheduler if none runs, or if the one that does is stopped or silent: that one is taken over.
 
     What it says; it may be about to go (asking.leaves). One that was started so ends by itself after a time without
-    work.
+    work. SchedulerDown if none runs and this is part of a worker of the queue; no scheduler is taken over from there.
     """
-    told = takeover.take_over(paths)
+    told = asking.heard(paths) if _room_around(paths) is not None else takeover.take_over(paths)
     if told is None:
         told = start(paths, auto_down=True)
         say.note(f"started scheduler {told.get('pid')}")
@@ -65,8 +68,9 @@ def _returned(paths: Paths) -> asking.Told:
 def start(paths: Paths, *, auto_down: bool = False) -> asking.Told:
     """Spawn a detached scheduler and wait until it, or another that was faster, answers; what that says of itself.
 
-    Temporary: it does not come up for now, in the words of what stands in the way.
+    Temporary: it does not come up for now, in the words of what stands in the way. SchedulerDown: not from here.
     """
+    refuse_inside(paths)
     prepare(paths)
     for again in (True, False):
         before = _log_size(paths)
@@ -84,11 +88,41 @@ def start_draining(paths: Paths) -> None:
 
     When this returns it answers, or has come to its end, or another scheduler is there. Raises as `start` does.
     """
+    refuse_inside(paths)
     prepare(paths)
     before = _log_size(paths)
     child = _spawned(paths, "--drain")
     if _first_word(paths, child, leaving=True) is None and child.returncode and not wake.scheduler_runs(paths):
         raise _failed(paths, child.returncode, before)
+
+
+def refuse_inside(paths: Paths) -> None:
+    """SchedulerDown, or Refused while one runs, where this process is part of a worker of the queue.
+
+    What is started there, detached or not, is the worker's: it would end with it, and the worker not before it. In
+    another queue's worker a scheduler is a process like all that this one starts.
+    """
+    claim = _room_around(paths)
+    if claim is None:
+        return
+    name = f"worker {claim.get('worker')} ({claim.get('slug')})"
+    where = f"from here: it would be part of {name} of its own queue, counted as that one's and ended with it"
+    if wake.scheduler_runs(paths):
+        raise Refused(f"the scheduler of {paths.home} cannot be replaced {where}; do it in a shell outside of {name}")
+    raise SchedulerDown(
+        f"no scheduler runs for {paths.home}, and none can be started {where}; in a shell outside of {name}: schedq up"
+    )
+
+
+def _room_around(paths: Paths) -> dict[str, str] | None:
+    """The claim of the worker of this queue that this process is part of; None if it is part of none."""
+    home = regular.inode(paths.home)
+    rooms = tree.rooms_around(os.getpid()) if home is not None else []
+    return next((each for each in rooms if regular.inode(_home_of(each)) == home), None)
+
+
+def _home_of(claim: dict[str, str]) -> str:
+    return os.path.dirname(os.path.dirname(claim["folder"]))
 
 
 def _first_word(paths: Paths, child: subprocess.Popen[bytes], *, leaving: bool) -> asking.Told | None:
@@ -109,6 +143,10 @@ def _first_word(paths: Paths, child: subprocess.Popen[bytes], *, leaving: bool) 
 
 
 def _spawned(paths: Paths, *flags: str) -> subprocess.Popen[bytes]:
+    """The process. Signals that its parent holds back are not held back from it, nor from what it starts."""
+    for other in tree.rooms_around(os.getpid())[:1]:
+        name = f"worker {other.get('worker')} of the queue at {_home_of(other)}"
+        say.note(f"note: a scheduler that is started here is part of {name}, and ends with it")
     words = children.argv("serve", *flags)
     try:
         log = os.open(paths.scheduler_log, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -117,7 +155,7 @@ def _spawned(paths: Paths, *flags: str) -> subprocess.Popen[bytes]:
     try:
         return subprocess.Popen(
             words, cwd="/", env=children.environment(paths), stdin=subprocess.DEVNULL, stdout=log, stderr=log,
-            start_new_session=True,
+            start_new_session=True, preexec_fn=partial(signal.pthread_sigmask, signal.SIG_SETMASK, ()),
         )  # fmt: skip
     finally:
         os.close(log)
@@ -159,8 +197,6 @@ def _failed(paths: Paths, code: int, before: int) -> SchedqError:
 
 
 def _killed(paths: Paths, number: int) -> SchedqError:
-    import signal
-
     try:
         name = signal.Signals(number).name
     except ValueError:

@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-ENDINGS = ("succeed", "fail", "time_out", "stop", "cancel")
+ENDINGS = ("succeed", "fail", "time_out", "give_up", "stop", "cancel")
 """Events that are one with the job's last line, which says how it ended."""
 
 TOLD = {
@@ -23,6 +23,8 @@ TOLD = {
     "update": "changed by its operator: {text}",
     "parent_failed": "a job that it comes after did not succeed",
     "late": "{text}",
+    "reclaim": "{text}",
+    "reclaimed": "{text}",
     "overwritten": "{text}",
     "moved_aside": "{text}",
 }

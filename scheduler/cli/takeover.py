@@ -6,7 +6,6 @@ Many may do so at once: what one has ended or replaced meanwhile is looked at ag
 from __future__ import annotations
 
 import os
-import select
 import time
 
 from scheduler import locks, wake
@@ -53,7 +52,7 @@ def _end(paths: Paths, found: asking.Found) -> None:
         import signal
 
         signal.pidfd_send_signal(ended, signal.SIGKILL)
-        if not select.select([ended], [], [], KILLED_S)[0]:
+        if not wake.heard([ended], KILLED_S):
             raise Temporary(
                 f"scheduler {pid} was killed and is still there after {KILLED_S:.0f} s: the kernel cannot end it yet"
                 " (a disk that does not answer?); try again when it has gone"
@@ -69,7 +68,7 @@ def _end(paths: Paths, found: asking.Found) -> None:
 
 
 def _holds(paths: Paths, pid: int, ended: int) -> bool:
-    return not select.select([ended], [], [], 0)[0] and asking.lock_holder(paths) == pid
+    return not wake.heard([ended], 0.0) and asking.lock_holder(paths) == pid
 
 
 def _is_scheduler_of(paths: Paths, pid: int) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from scheduler.cli import options
 from scheduler.cli.options import FILTERS, HOLD, IDS, JOB, JSON, PANELS, PATIENCE, REQUEST, SLUG, Argument, Option, Verb
 from scheduler.cli.verbs_control import CONTROL
+from scheduler.cli.verbs_exec import COMMANDS
 from scheduler.cli.verbs_service import SERVICE
 from scheduler.cli.verbs_workers import WORKERS
 
@@ -329,6 +330,7 @@ TABLE = (
         options=(JSON,),
         examples=("schedq config show",),
     ),
+    *COMMANDS,
     *CONTROL,
     *WORKERS,
     *SERVICE,

@@ -16,8 +16,10 @@ from scheduler.cli.options import (
     Verb,
     filters,
 )
+from scheduler.cli.verbs_measure import MEASURE
 
 CONTROL: tuple[Verb, ...] = (
+    MEASURE,
     Verb(
         "hold",
         "control:hold",

@@ -52,4 +52,14 @@ WORKERS: tuple[Verb, ...] = (
         ),
         examples=("schedq workers warm capiti", "schedq workers warm capiti pyrodigal --pin"),
     ),
+    Verb(
+        "workers write-off",
+        "write_off:write_off",
+        "Give up leaked memory: its charge is taken back though it is not seen to be.",
+        told="Only what schedq status shows as leaked, of a worker that is gone. What its driver still shows on no "
+        "process's name stays charged as that. Recorded with who did it.",
+        arguments=(Argument("ID", "the worker that the memory was charged to"),),
+        options=(Option("--pool", "POOL", "its charge on this pool alone: its id, or the beginning of it"), JSON),
+        examples=("schedq workers write-off 7", "schedq workers write-off 7 --pool device:GPU-5d1f"),
+    ),
 )

@@ -6,13 +6,14 @@ from contextlib import closing, suppress
 from typing import Any
 
 from scheduler import catalog, wake
-from scheduler.cli import pages, say
+from scheduler.cli import motion, pages, say
 from scheduler.cli.fast import Call
 from scheduler.cli.requests import not_installed
 from scheduler.cli.tables import Column, Table
 from scheduler.clock import now_at, now_s, seconds
 from scheduler.config import Paths
 from scheduler.errors import AcceleratorAbsent, BrokenManifest, NoSuchWorker, Refused, UsageError
+from scheduler.model.command import called
 from scheduler.rules import never
 from scheduler.store import identity, peek, wishes, workers
 from scheduler.store.engine import Store
@@ -30,15 +31,17 @@ def list_workers(call: Call) -> int:
     whole, wished = peek.status(paths), _wished(paths)
     if call.flag("json"):
         shown = {"schema_version": 1, "at": whole["at"], "workers": whole["workers"], "wishes": wished}
+        shown["unreturned"] = whole.get("unreturned") or []
         say.out(say.document(shown))
         return 0
-    if not whole["workers"] and not wished:
+    loose = motion.unreturned(whole.get("unreturned") or [], seconds(whole["at"]))
+    if not whole["workers"] and not wished and not loose:
         say.note("no workers; a job that needs one starts it, and so does schedq workers warm PROVIDER")
         return 0
     lines = _page(whole["workers"], seconds(whole["at"]))
     for told in _wish_lines(wished, whole):
         lines += ([""] if lines else []) + told
-    say.out("\n".join(lines))
+    say.out("\n".join([*lines, *loose]).lstrip("\n"))
     return 0
 
 
@@ -329,7 +332,7 @@ def _is_number(text: str) -> bool:
 
 
 def _name(slug: str, variant: str) -> str:
-    return f"{slug}:{variant}" if variant else slug
+    return called(slug, variant)
 
 
 def _nudge(paths: Paths) -> None:

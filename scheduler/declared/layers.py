@@ -15,6 +15,9 @@ from typing import Any
 from scheduler.declared.declaration import TABLES, Table, keys, shown, strays
 from scheduler.errors import BrokenManifest
 
+MEASURED = ("gpu.vram_budget_gb", "host.ram_budget_gb")
+"""What a table's notes are about, where it has that."""
+
 NOTES = ("measured", "measured_at", "measured_on", "device", "date", "note")
 SITE_TABLES = ("gpu", "host", "cpu", "worker", "retry")
 FLAT = {key: name for name in reversed(SITE_TABLES) for key in keys(TABLES[name])}
@@ -77,7 +80,11 @@ class Source:
         if sum(map(len, wrong)):
             raise BrokenManifest(f"{file}: [providers.{name}]: {(wrong[0] + wrong[1])[0]}; correct or remove it")
         told = f" ({', '.join(notes)})" if notes else ""
-        _lay(table, nested, f"{file} [providers.{name}]{told}", origins)
+        origin = f"{file} [providers.{name}]"
+        _lay(table, nested, origin, origins)
+        laid = [key for key, where in origins.items() if where == origin]
+        for key in [key for key in laid if key in MEASURED] or laid:
+            origins[key] += told
 
 
 def _all_tables(value: Any) -> bool:

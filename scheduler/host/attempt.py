@@ -142,6 +142,7 @@ def message(task: Task, place: Desk, files: dict[str, str], spent_s: float = 0.0
         "out_dir": place.out_dir,
         "work_dir": place.work_dir,
         "deadline_s": None if task.deadline_s is None else max(0.0, task.deadline_s - spent_s),
+        "charge_device_gib": task.device_gib,
     }
 
 

@@ -18,6 +18,8 @@ from scheduler.host import publishing
 from scheduler.host.workers import regular
 from scheduler.host.workers.protocol import TOLD
 from scheduler.host.workers.records import last_line
+from scheduler.model.command import EXEC
+from scheduler.model.exhaustion import ran_out
 from scheduler.model.host import Task
 from scheduler.model.outcome import (
     EXIT_LATER,
@@ -32,6 +34,8 @@ from scheduler.model.outcome import (
     exit_words,
     later_s,
 )
+
+LOG_LOOKED_AT = 64 << 10
 
 REASONS = {
     "refused": "refused",
@@ -68,7 +72,10 @@ def collect(
         if not isinstance(stored, dict):
             raise ValueError("it is no JSON object")
         oneshot = spec["mode"] == "oneshot" or (not spec["mode"] and stored.get("oneshot") is True)
-        outcome, result = _oneshot(stored, place) if oneshot else _resident(stored)
+        if spec.get("slug") == EXEC:
+            outcome, result = _command(stored, place)
+        else:
+            outcome, result = _oneshot(stored, place) if oneshot else _resident(stored)
     except RecursionError:
         return Collected(Outcome("no_reply", "the worker's reply cannot be read: it is nested too deep"))
     except OSError as error:
@@ -76,11 +83,11 @@ def collect(
         return Collected(Outcome("no_reply", clean(text)))
     except ValueError as error:
         return Collected(Outcome("no_reply", clean(f"the worker's reply cannot be read: {error}")))
-    exiting = bool(stored.get("exiting")) or stored.get("reason") == "worker_exiting"
+    exiting = bool(stored.get("exiting")) or stored.get("reason") == "worker_exiting" or outcome.kind == "over_budget"
     if outcome.kind == "no_reply":
         return _without_reply(stored, outcome)
     if outcome.kind != "ok":
-        return Collected(outcome, exiting=exiting)
+        return Collected(outcome, None if result is None else _reply(result, ""), exiting=exiting)
     destination, trouble = publishing.published(paths, task, place)
     if trouble is not None:
         return Collected(trouble, _reply(result, ""), exiting=exiting)
@@ -88,6 +95,9 @@ def collect(
         missing = publishing.missing_outputs(spec, place.out_dir)
         if missing:
             text = f"the worker said ok and wrote no {', '.join(missing)}; see its log"
+            swallowed = _swallowed(place) if oneshot else ""
+            if swallowed:  # E21: a command that ran out of memory and ended well all the same
+                return Collected(Outcome("over_budget", f"{text}: {swallowed}", outcome.exit_code), exiting=exiting)
             return Collected(Outcome("no_outputs", text, outcome.exit_code), exiting=exiting)
         records = {"job.json": facts, "result.json": result}
         try:
@@ -101,10 +111,20 @@ def collect(
     return Collected(outcome, _reply(result, destination), destination, exiting)
 
 
+def _swallowed(place: attempts.Desk) -> str:
+    """The last line of a command's log that says that memory ran out; "" = none does."""
+    try:
+        said = regular.tail(place.log_path, LOG_LOOKED_AT).decode(errors="replace")
+    except OSError:
+        return ""
+    return next((clean(line.strip(), 500) for line in reversed(said.splitlines()) if ran_out(line)), "")
+
+
 def _without_reply(stored: dict[str, Any], outcome: Outcome) -> Collected:
     """An attempt that nothing was answered to: begun or not, and whether its worker was told to end from outside."""
     if stored.get("untaken") is True and stored.get("no_reply") is True:
-        return Collected(Outcome("interrupted", f"nothing of it was begun: {outcome.text}"), untaken=True)
+        text = f"nothing of it was begun: {outcome.text}"
+        return Collected(Outcome("interrupted", text, unsent=True), untaken=True)
     if stored.get("why") == TOLD or outcome.exit_code in TERMINATED:
         return Collected(Outcome("lost", f"{TOLD_WORDS}: {outcome.text}", outcome.exit_code))
     return Collected(outcome)
@@ -157,7 +177,7 @@ def _resident(stored: dict[str, Any]) -> tuple[Outcome, Any]:
         return Outcome("refused", text, code), None
     if code == EXIT_NO_ACCELERATOR:
         return Outcome("no_accelerator", text, code), None
-    return Outcome("error", text, code), None
+    return Outcome("over_budget" if ran_out(text) else "error", text, code), None
 
 
 def _oneshot(stored: dict[str, Any], place: attempts.Desk) -> tuple[Outcome, Any]:
@@ -179,7 +199,27 @@ def _oneshot(stored: dict[str, Any], place: attempts.Desk) -> tuple[Outcome, Any
         return Outcome("error", last or text, code, later_s(last)), None
     if code is None:
         return Outcome("lost", clean(stored.get("error") or "nobody recorded the command's exit status"), None), None
+    if ran_out(last):
+        return Outcome("over_budget", text, code), None
     return Outcome("crashed" if code < 0 else "error", text, code), None
+
+
+def _command(stored: dict[str, Any], place: attempts.Desk) -> tuple[Outcome, Any]:
+    """How a command ended: by its exit code, or by what its keeper was told to stop it for."""
+    code = _code(stored.get("exit_code"))
+    result = None if code is None else {"exit_code": code if code >= 0 else 128 - code}
+    if stored.get("no_reply"):
+        return Outcome("error", clean(stored.get("error") or "the command could not be started"), code), result
+    kind, _, said = str(stored.get("stopped") or "").partition(": ")
+    if kind in ("cancelled", "interrupted", "over_budget", "timed_out"):
+        return Outcome(kind, clean(said), code), result
+    if code == 0:
+        return Outcome("ok", "", 0), result
+    if code is None:
+        return Outcome("lost", "nobody recorded the command's exit status", None), None
+    last = last_line(place.log_path)
+    text = f"exit {code}" if code > 0 else exit_words(code)
+    return Outcome("error" if code > 0 else "crashed", f"{text}: {last}" if last else text, code), result
 
 
 def _answer(stored: dict[str, Any]) -> Any:

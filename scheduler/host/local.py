@@ -19,17 +19,24 @@ from scheduler.clock import monotonic_s
 from scheduler.config import Paths, Settings
 from scheduler.errors import Displaced, SchedqError
 from scheduler.host import attempt as attempts
+from scheduler.host import environs
+from scheduler.host.callers import Callers
 from scheduler.host.collector import Collector
+from scheduler.host.commands import Commands
 from scheduler.host.doorbell import Doorbell
 from scheduler.host.machine.facts import facts as machine_facts
 from scheduler.host.machine.sampler import Sampler
+from scheduler.host.returns import Returns
 from scheduler.host.served import Served, Spec
+from scheduler.host.turn import Turn
+from scheduler.host.watching import Watching
 from scheduler.host.workers import environment, regular
 from scheduler.host.workers.devices import contradiction
 from scheduler.host.workers.orders import Launch, Stored
 from scheduler.host.workers.records import laid, sweep
 from scheduler.host.workers.roster import Roster
-from scheduler.model.host import Adopt, Answered, Asked, Failed, Gone, HostEvent, Park, Replied, Returned, Shown, Task
+from scheduler.model.command import EXEC, is_kept_by_caller
+from scheduler.model.host import Adopt, Answered, Asked, Failed, Gone, HostEvent, Loose, Park, Replied, Seen, Task
 from scheduler.model.machine import Machine, Pool
 from scheduler.model.outcome import Outcome
 from scheduler.model.provider import Provider
@@ -51,8 +58,7 @@ class LocalHost:
         """
         self.paths = paths
         self._owned = owned
-        self.settings = settings
-        self.queue_id = queue_id
+        self.settings, self.queue_id = settings, queue_id
         self._inbox: queue.SimpleQueue[HostEvent] = queue.SimpleQueue()
         self._kinds: dict[int, Park | Adopt] = {}
         self._served = Served(paths)
@@ -60,9 +66,21 @@ class LocalHost:
         self._recorded = environment.recorded()
         for folder in (paths.run, paths.workers, paths.jobs, paths.results):
             os.makedirs(folder, mode=0o700, exist_ok=True)
-        self._collector = Collector(paths, self._served.spec, self.emit, umask, queue_id)
         self._roster = Roster(paths, queue_id, self._heard, umask)
-        self._sampler = Sampler(paths, settings, queue_id=queue_id, host_id=host_id, budget_of=self._served.budget_of)
+        self._callers = Callers(self._roster, self.emit)
+        self._commands = Commands(paths, self._roster, self._given, self._undone)
+        self._returns = Returns(
+            paths, queue_id, self.emit, self._roster.stop, leak_after_s=settings.seconds("leak_after"),
+            margin_gib=settings.number("leak_margin_gib"),
+        )  # fmt: skip
+        self._sampler = Sampler(
+            paths, settings, queue_id=queue_id, host_id=host_id, budget_of=self._served.budget_of,
+            seen=self._returns.look, soon=self._returns.soon,
+        )  # fmt: skip
+        self._turn = Turn()
+        self._watch = Watching(paths, settings, queue_id, self._sampler, self._roster.stop, self.emit, self._served)
+        self._collector = Collector(paths, self._served.spec, self._watch.kills.tell, umask, queue_id)
+        self.peaks, self.reclaim, self.charge = self._watch.guard.peaks, self._watch.reclaims, self._roster.charge
         self._left: list[tuple[str, int, int]] = []
         self._log_max = int(settings.number("log_max_mib") * (1 << 20))
         self._polled_at = monotonic_s()
@@ -77,6 +95,7 @@ class LocalHost:
         sweep(self.paths, self.queue_id)
         self.providers()
         self._sampler.open()
+        self._watch.open()
         self._doorbell.open()
 
     def close(self) -> None:
@@ -84,6 +103,8 @@ class LocalHost:
         with self._gate:
             self._closed = True
         self._doorbell.close()
+        self._turn.close()
+        self._watch.close()
         self._sampler.close()
         self._roster.close()
         self._collector.close()
@@ -96,6 +117,8 @@ class LocalHost:
         """Put an event before the loop; callable from any thread and from a signal handler."""
         if isinstance(event, Asked):
             self._leaving = event.op
+        else:
+            self._watch.guard.heard(event)
         self._inbox.put(event)
 
     def _now(self) -> dict[str, Any]:
@@ -119,11 +142,11 @@ class LocalHost:
 
     def machine(self) -> Machine:
         """The newest snapshot of readings."""
-        return self._sampler.latest()
+        return self._watch.seen()
 
     def facts(self, machine: Machine) -> dict[str, Any]:
         """The snapshot as `status` shows it."""
-        return machine_facts(machine)
+        return {**machine_facts(machine), **self._watch.facts()}
 
     def providers(self) -> dict[tuple[str, str], Provider]:
         """Every provider of the catalog, with whether it is installed; looked at anew once a second."""
@@ -132,12 +155,19 @@ class LocalHost:
     def park(self, order: Park) -> None:
         """Start a keeper with its charge in its argv, and nothing below it."""
         self._kinds[order.worker_id] = order
-        self._roster.park(order)
+        self._watch.guard.parked(order)
+        begin = self._roster.expect if is_kept_by_caller(order.slug, order.variant) else self._roster.park
+        self._turn.take(order.worker_id, functools.partial(begin, order))
 
     def go(self, worker_id: int) -> None:
         """Start the model's process below its keeper, in the environment that is built for it."""
+        self._turn.done(worker_id)
         kind = self._kinds.get(worker_id)
         if kind is None:
+            return
+        self._watch.loads(worker_id)
+        if kind.slug == EXEC:
+            self._commands.go(worker_id)
             return
         spec = self._served.spec(kind.slug, kind.variant)
         if spec is None:
@@ -157,6 +187,7 @@ class LocalHost:
         env = environment.built_env(
             spec, self._recorded, python=python, paths=self.paths, queue_id=self.queue_id,
             worker_id=order.worker_id, pools=self._given(order.device), charges=charges,
+            host_gib=order.host_gib if isinstance(order, Park) else None,
         )  # fmt: skip
         argv = [*spec["wrap"], python, os.path.join(spec["folder"], spec["script"] or ""), *spec["args"]]
         os.makedirs(env["TMPDIR"], mode=0o700, exist_ok=True)
@@ -186,6 +217,14 @@ class LocalHost:
 
     def submit(self, task: Task) -> None:
         """Lay out the attempt's folders and send its request; off the loop's thread if a large file is read for it."""
+        leaving = self._watch.computes(task.worker_id, task.charges)
+        if leaving:
+            self._undone(task, Outcome("interrupted", leaving, unsent=True))
+            return
+        if task.slug == EXEC:
+            self._collector.take(task)
+            self._commands.send(task, getattr(self._kinds.get(task.worker_id), "device", ""))
+            return
         spec = self._served.spec(task.slug, task.variant)
         if spec is None:
             self._undone(task, Outcome("interrupted", f"the manifest of {task.slug} is gone"))
@@ -228,6 +267,7 @@ class LocalHost:
                 self._roster.send(
                     task.worker_id, task.job_id, task.attempt, message, reply_path=place.reply_path,
                     log_path=place.log_path, log_max=self._log_max, argv=argv, cwd=spec["folder"],
+                    charges=task.charges,
                 )  # fmt: skip
 
     def _oneshot_argv(self, spec: Spec, task: Task, place: attempts.Desk) -> list[str] | None:
@@ -242,6 +282,7 @@ class LocalHost:
 
     def stop(self, worker_id: int, grace_s: float, why: str) -> None:
         """Stop a worker's whole tree."""
+        self._turn.done(worker_id)
         self._roster.stop(worker_id, grace_s, why)
 
     def adopt(self, rows: list[Adopt]) -> None:
@@ -253,26 +294,33 @@ class LocalHost:
         self._left = []
         for row in rows:
             self._kinds[row.worker_id] = row
+            self._watch.guard.adopted(row)
             if row.assignment is not None and row.assignment.task is not None:
                 self._collector.take(row.assignment.task)
+                self._commands.adopted(row.assignment.task)
             self._roster.adopt(row)
 
-    def watch_return(self, worker_ids: list[int]) -> None:
-        """Host memory is back when the tree is gone; one that lives without being known is ended."""
-        for worker_id in worker_ids:
-            if not self._roster.tree_lives(worker_id):
-                self.emit(Returned(worker_id, back=True))
-            elif worker_id not in self._kinds:
-                row = Adopt(worker_id, "", "", "", "resident", "retiring", "", None, None, None, None)
-                self._kinds[worker_id] = row
-                self._roster.adopt(row)
-                self.emit(Returned(worker_id, back=False, text="processes of its tree are left; they are being ended"))
+    def attend(self, callers: dict[int, dict[str, Any]]) -> None:
+        """Watch who waits for these commands."""
+        self._callers.attend(callers)
+
+    def keep_environments(self, variants: set[str]) -> None:
+        """Take away every stored environment but these commands'."""
+        environs.keep_only(self.paths, variants)
+
+    def watch_return(self, rows: list[Loose]) -> None:
+        """Memory is back by what every snapshot says; a worker that lives without being known is ended."""
+        self._returns.watch(rows)
+        if rows:
+            self._sampler.refresh(lambda: None)
 
     def tell(self, job_id: int, state: str) -> None:
         """Tell whoever waits for this job, and clear away what the queue has by now."""
         self._doorbell.tell(job_id, state)
         if state not in ("admitted", "running"):
             self._collector.done(job_id)
+            self._commands.done(job_id, state)
+            self._callers.done(job_id, state)
 
     def _heard(self, event: HostEvent | Stored) -> None:
         """On the roster's thread: make of what a keeper said what the loop understands."""
@@ -281,16 +329,18 @@ class LocalHost:
             self._roster.after(SILENCE_S, lambda: self._end_silent(event))
         elif isinstance(event, Stored):
             self._collector.heard(event)
-        elif isinstance(event, Shown):
+        elif isinstance(event, Seen):
             self._sampler.refresh(lambda: self.emit(event))
         elif isinstance(event, Gone):
             self._kinds.pop(event.worker_id, None)
-            back = Returned(event.worker_id, back=True)
-            self._collector.gone(event, lambda: self._sampler.refresh(lambda: self.emit(back)))
+            self._turn.done(event.worker_id)
+            self._collector.gone(event)
         elif isinstance(event, Failed) and not event.alive:
+            self._turn.done(event.worker_id)
             self._collector.gone(event)
         elif isinstance(event, Answered):
             self.emit(self._agreed(event))
+            self._sampler.refresh(lambda: None)  # what it holds after its load
         else:
             self.emit(event)
 

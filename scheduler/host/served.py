@@ -14,7 +14,8 @@ from scheduler import catalog
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths
 from scheduler.errors import SchedqError
-from scheduler.host import environments, interpreters
+from scheduler.host import commands, environments, interpreters
+from scheduler.model.command import EXEC
 from scheduler.model.provider import Provider
 
 log = logging.getLogger("schedq")
@@ -71,8 +72,14 @@ class Served:
         return found
 
     def spec(self, slug: str, variant: str) -> Spec | None:
-        """What a provider declares, every layer merged; None if nothing was ever known of it."""
+        """What a provider declares, every layer merged, or a command asks for; None if nothing was ever known of it."""
+        if slug == EXEC:
+            return commands.spec_of(variant)
         return self._specs.get((slug, variant))
+
+    def files(self) -> list[str]:
+        """The paths of all files that manifests name: weights, which are read when a worker loads."""
+        return [str(each["path"]) for spec in list(self._specs.values()) for each in spec.get("files", ())]
 
     def missing(self, spec: Spec) -> str:
         """Why a provider is not installed; "" if nothing is known to be missing."""

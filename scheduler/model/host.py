@@ -19,7 +19,8 @@ from scheduler.model.provider import Provider
 class Park:
     """Start a keeper, parked: visible in the process table with its charges, nothing spent yet.
 
-    `device` are the pools whose devices it is given, comma-separated; "" = it sees none.
+    `device` are the pools whose devices it is given, comma-separated; "" = it sees none. `host_gib` is the part of its
+    charges that is host memory, None = as its provider declares.
     """
 
     worker_id: int
@@ -30,6 +31,7 @@ class Park:
     charges: dict[str, float]
     lease_ids: dict[str, int]
     device: str = ""
+    host_gib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,8 @@ class Task:
     `input` is the input's own bytes, `input_sha256` what they were at submit; None = they are gone, or only the fence
     matters. `files` are the files that the input names, by JSON pointer. `out` is the destination that was asked for,
     "" = the default. `deadline_s` is wall time for the attempt, seconds from the send; None = the provider's own
-    patience only.
+    patience only. `charges` is what its worker is charged for while it is on it, by pool; {} = as before.
+    `device_gib` is what of that it is charged on each of its devices, None = it has none.
     """
 
     worker_id: int
@@ -58,6 +61,8 @@ class Task:
     files: dict[str, Any]
     out: str
     deadline_s: float | None = None
+    charges: dict[str, float] = field(default_factory=dict)
+    device_gib: float | None = None
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ class Assignment:
 
 @dataclass(frozen=True)
 class Adopt:
-    """A living worker's row, as the queue remembers it, for a host that just came up."""
+    """A living worker's row, as the queue remembers it, for a host that just came up. `charges` by pool, GiB."""
 
     worker_id: int
     slug: str
@@ -87,6 +92,25 @@ class Adopt:
     leader_started: float | None
     assignment: Assignment | None = None
     device: str = ""
+    charges: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Loose:
+    """Charges of a worker of which nothing lives, as the queue remembers them, until their memory is back by evidence.
+
+    `before_gib` says by pool what was on nobody's name there before the worker was started; None = its driver gave no
+    totals. `gone_for_s` is how long nothing of it has lived. `device`: the pools whose devices it was given,
+    comma-separated. `pids` are (pid, start) of its processes that the queue knows.
+    """
+
+    worker_id: int
+    slug: str
+    boot_id: str
+    before_gib: dict[str, float | None]
+    gone_for_s: float = 0.0
+    device: str = ""
+    pids: tuple[tuple[int, float], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -97,6 +121,14 @@ class Shown:
     keeper_pid: int
     keeper_started: float
     boot_id: str
+
+
+@dataclass(frozen=True)
+class Charged:
+    """The keeper's argv says these charges, by pool, GiB: they are visible to everyone on the machine."""
+
+    worker_id: int
+    charges: dict[str, float]
 
 
 @dataclass(frozen=True)
@@ -182,11 +214,12 @@ class Gone:
 
 @dataclass(frozen=True)
 class Returned:
-    """The memory of a worker is back, by evidence; or is overdue, with what is still seen."""
+    """The memory of a worker is back, by evidence; or is overdue, with what is still seen. `pool` "" = all of it."""
 
     worker_id: int
     back: bool
     text: str = ""
+    pool: str = ""
 
 
 @dataclass(frozen=True)
@@ -204,6 +237,31 @@ class Failed:
 
 
 @dataclass(frozen=True)
+class Overstepped:
+    """The guard is ending this worker already, without waiting for a loop: a pool that it is on is near its reserve.
+
+    `outcome` is `over_budget` where it held more than its charge. "" = nobody's fault: a start that is given back, not
+    to be tried again for `wait_s`, or an idle worker that makes room.
+    """
+
+    worker_id: int
+    text: str
+    outcome: str = ""
+    wait_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Reclaimed:
+    """Turning the file cache into free memory has ended: what was wanted and what was gained, GiB; `text` says how."""
+
+    pool: str
+    gib: float
+    gained_gib: float
+    text: str
+    job_id: int | None = None
+
+
+@dataclass(frozen=True)
 class Nudged:
     """Something in the queue changed (a submit, a cancel)."""
 
@@ -216,7 +274,21 @@ class Asked:
     now: bool = False
 
 
-HostEvent = Shown | Alive | Answered | Progressed | Replied | Forgotten | Gone | Returned | Failed | Nudged | Asked
+@dataclass(frozen=True)
+class Deserted:
+    """Whoever waited for this command has gone; `text` says who."""
+
+    job_id: int
+    text: str
+
+
+Seen = Shown | Charged
+"""What a keeper claims can be read by everyone from now on."""
+
+HostEvent = (
+    Seen | Alive | Answered | Progressed | Replied | Forgotten | Gone | Returned | Failed | Overstepped | Reclaimed
+    | Nudged | Asked | Deserted
+)  # fmt: skip
 
 
 class Host(Protocol):
@@ -240,6 +312,9 @@ class Host(Protocol):
     def go(self, worker_id: int) -> None:
         """Let a parked keeper start its worker; answers with Answered or Gone."""
 
+    def charge(self, worker_id: int, charges: dict[str, float]) -> None:
+        """Show what a living worker is charged, GiB by pool: Charged, once a machine read after that is known."""
+
     def submit(self, task: Task) -> None:
         """Send one attempt's request; answers with Replied, or Failed if it could not leave."""
 
@@ -249,8 +324,24 @@ class Host(Protocol):
     def adopt(self, rows: list[Adopt]) -> None:
         """Take over living workers after a restart; answers with Answered, Replied, Forgotten or Gone for each."""
 
-    def watch_return(self, worker_ids: list[int]) -> None:
-        """Look whether the memory of workers without a row is back; answers with Returned for each."""
+    def attend(self, callers: dict[int, dict[str, Any]]) -> None:
+        """Watch the processes that wait for these commands, by job id; answers with Deserted for each that goes."""
+
+    def keep_environments(self, variants: set[str]) -> None:
+        """Take away the stored environments of all commands but these: they have ended."""
+
+    def watch_return(self, rows: list[Loose]) -> None:
+        """Look until the memory of these is back; answers with Returned for each pool. Others are looked at no more."""
+
+    def reclaim(self, pool: str, gib: float, job_id: int | None) -> None:
+        """Turn so much of the file cache into free memory, off the loop's thread; answers with Reclaimed."""
+
+    def peaks(self, worker_id: int, anew: bool) -> dict[str, float]:
+        """The most that a worker was seen to use of each pool, GiB: since its start, or, `anew`, since its last send.
+
+        Sampled ten times a second while it starts or runs; of unified memory its `device_part` too. Of a pool where
+        not all could be seen nothing is told. Still told for a while after it is gone.
+        """
 
     def tell(self, job_id: int, state: str) -> None:
         """Tell whoever waits for this job that its state changed."""

@@ -68,6 +68,13 @@ class Device:
     number: int | None = None
     seen_as: str = ""
 
+    @property
+    def in_use(self) -> Reading:
+        """What is in use of it: as its driver says, or, where it does not, its total less what is free."""
+        if self.used.value is not None or self.used.failed or self.total.value is None or self.free.value is None:
+            return self.used
+        return Reading(max(0.0, self.total.value - self.free.value), f"{self.free.source}: total less free")
+
 
 @dataclass(frozen=True)
 class Pool:
@@ -135,6 +142,7 @@ class Holding:
     `name` is the slug, `slug@tree` for another checkout's, the command of a stranger on a device; pid 0 stands for
     what a driver attributes to nobody. `worker_id` is set for this queue's own. `since_s` is when it started, seconds
     since the epoch. `competes`: it computes on a device and may win memory that is being reclaimed; None = unknown.
+    `listed` are (pid, start) of its processes that a driver lists, start in clock ticks since boot.
     """
 
     name: str
@@ -145,6 +153,7 @@ class Holding:
     command: str = ""
     since_s: float | None = None
     competes: bool | None = False
+    listed: tuple[tuple[int, float], ...] = ()
 
     @cached_property
     def parts(self) -> dict[str, Part]:
@@ -165,6 +174,11 @@ class Holding:
 
 ON_DEVICE = ("device", "astray")
 """Parts of a charge that are a device's; `astray`: of one that its worker has no claim on, and is on."""
+
+
+def device_part(pool_id: str) -> str:
+    """Under which name it is told, beside what was used of a unified pool, how much of that was its device's."""
+    return f"{pool_id}/device"
 
 
 def is_amount(gib: float | None) -> bool:
@@ -192,13 +206,23 @@ def _part(charges: list[Charge]) -> Part:
 
 
 @dataclass(frozen=True)
+class Closed:
+    """A pool on which the guard admits nothing now, and why: whose memory it is, and what happens next."""
+
+    pool: str
+    why: str
+
+
+@dataclass(frozen=True)
 class Machine:
     """One snapshot of readings.
 
     `competing` counts the processes that compete for reclaim; None = could not be counted, which competes.
     `accelerators` says how many devices a worker could be given: 0.0 = it has none, failed = a driver that errs.
     `devices` are all that were seen, those that are left alone too. `pressure` is percent of the last 10 s in which
-    some process waited for memory, and in which all did.
+    some process waited for memory, and in which all did. `closed` are the pools that the guard keeps closed. `reclaim`
+    says whether the file cache can be turned into free memory now: ready, running, or off (not wanted, or of no use a
+    moment ago).
     """
 
     at_s: float
@@ -215,6 +239,13 @@ class Machine:
     notes: tuple[str, ...] = field(default=())
     devices: tuple[Device, ...] = ()
     pressure: tuple[Reading, ...] = ()
+    closed: tuple[Closed, ...] = ()
+    reclaim: str = "off"
+
+    @property
+    def stirring(self) -> tuple[str, tuple[str, ...]]:
+        """What guard and reclaim are at: told at once when it changes."""
+        return self.reclaim, tuple(each.pool for each in self.closed)
 
     @cached_property
     def ours(self) -> dict[int, Holding]:
@@ -247,6 +278,20 @@ class Machine:
             return there
         source = f"{there.source}; of {partial} partial devices a process sees one at most"
         return replace(there, value=max(1.0, there.value - partial), source=source)
+
+    def device(self, pool_id: str) -> Device | None:
+        """The discrete device that this pool is the memory of, also one that is left alone; None if it is not seen."""
+        return next((each for each in self.devices if f"device:{each.id}" == pool_id), None)
+
+    def nobodys_gib(self, pool_id: str) -> float | None:
+        """What of a device's memory is in use on nobody's name. GiB; None = no totals, or they could not be read."""
+        device = self.device(pool_id)
+        if device is None or device.in_use.value is None or self.holdings_missing:
+            return None
+        if self.pool(pool_id) is None:  # left alone: nobody's row is made for it
+            return max(0.0, device.in_use.value - math.fsum(tenant.used_gib or 0.0 for tenant in device.tenants))
+        rows = (other.parts.get(pool_id) for other in self.others if not other.pid)
+        return math.fsum(part.used_gib for part in rows if part is not None)
 
     def pool(self, pool_id: str) -> Pool | None:
         """The pool of that id, or None."""

@@ -30,13 +30,15 @@ TOLD_WORDS = "its worker was told to terminate, and not by schedq"
 class Outcome:
     """How one attempt ended: the kind, a sentence for people, and the exit code where there was one.
 
-    `retry_after_s` is set for `later` (exit 75) only; `later` is not a kind that ends a job.
+    `retry_after_s` is set for `later` (exit 75) only; `later` is not a kind that ends a job. `unsent`: it is known that
+    nothing of the attempt was begun.
     """
 
     kind: str
     text: str = ""
     exit_code: int | None = None
     retry_after_s: float | None = None
+    unsent: bool = False
 
     @property
     def later(self) -> bool:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from scheduler.model.machine import Machine
-from scheduler.model.provider import Provider
+from scheduler.model.provider import NOTHING, Learned, Provider
 from scheduler.model.verdict import Verdict
 
 
@@ -16,6 +16,9 @@ class Waiting:
 
     `head_for_s` is how long that first job has been a head, None = it never was. `victims` are the workers whose end
     it waits for since its window closed, None = not chosen. `following` is the (priority, id) of the job behind it.
+    `learned` is what jobs of its size were seen to use, `following_learned` those of the one behind it.
+    `alone`: "" = an ordinary job; `again` = it ran over its budget and is tried once more alone; `measure` = it is run
+    to be measured. Such a job stands behind the job `behind`, and `batch` is what it goes together with.
     """
 
     slug: str
@@ -28,6 +31,11 @@ class Waiting:
     following: tuple[int, int] | None = None
     revision: str = ""
     paused: str = ""
+    learned: Learned = NOTHING
+    following_learned: Learned = NOTHING
+    alone: str = ""
+    behind: int = 0
+    batch: str = ""
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,10 @@ class WorkerView:
 
     `idle_s` counts since ready or the last reply; `state_s` since the state was entered.
     `alive_s` is the time since its last sign of life (start-up output, progress).
+    `host_gib` is the part of its charges that is host memory, None = as its provider declares. `alone`: it was started
+    for jobs that run alone, and is charged all that its pool can give.
+    `before`: its charges as they were before they were raised for the job that it is bound to; {} = they were not.
+    `raised`: "" = not raised; else `unasked`, `asked` or `shown`: whether everybody can see what they were raised to.
     """
 
     id: int
@@ -56,6 +68,10 @@ class WorkerView:
     shown: bool = True
     cancel: bool = False
     mode: str = "resident"
+    host_gib: float | None = None
+    alone: bool = False
+    before: dict[str, float] = field(default_factory=dict)
+    raised: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,13 +115,18 @@ class BreakerState:
 
 @dataclass(frozen=True)
 class LeaseView:
-    """One charged lease row that has no live worker any more (returning, leaked)."""
+    """One charged lease row that has no live worker any more (returning, leaked).
+
+    `since_at` is when the last of that worker ended, `text` what was last seen of what is missing.
+    """
 
     worker_id: int
     slug: str
     pool: str
     charge_gib: float
     state: str
+    since_at: str = ""
+    text: str = ""
 
 
 @dataclass(frozen=True)
@@ -114,7 +135,8 @@ class Snapshot:
 
     `overtake_s` is how long a head may be overtaken; `strict` = nobody ever is. `quiet_s` is how long ago the last job
     was submitted. `order` is the order of starts that the last plan preferred. `paused`: an operator lets nothing new
-    be sent or started; `drained`: and workers retire once nothing runs.
+    be sent or started; `drained`: and workers retire once nothing runs. `alone` is the first of the jobs that run
+    alone of each provider, and of those that are measured, in their order.
     """
 
     machine: Machine
@@ -132,25 +154,76 @@ class Snapshot:
     stopping: bool = False
     paused: bool = False
     drained: bool = False
+    alone: tuple[Waiting, ...] = ()
+
+    @property
+    def at_work(self) -> int:
+        """How many workers of this queue load or compute, and so compete for what the file cache gives back."""
+        return sum(worker.state in ("starting", "busy") for worker in self.workers)
+
+    @property
+    def contested(self) -> Machine:
+        """The machine, with those counted among who competes."""
+        there, ours = self.machine, self.at_work
+        return there if not ours or there.competing is None else replace(there, competing=there.competing + ours)
 
 
 @dataclass(frozen=True)
 class Send:
-    """Give the first waiting job of the worker's provider to this ready worker."""
+    """Give this job to this ready worker. `verdict`: that of the charges that were raised for it, seen by all."""
 
     worker_id: int
     job_id: int
+    verdict: Verdict | None = field(default=None, compare=False)
+
+
+@dataclass(frozen=True)
+class Raise:
+    """Admit this job to a ready worker that is charged less than it costs: its charges are raised to these, by pool,
+    and shown; it is sent once everybody can see them and they are found to fit still.
+
+    `host_gib` is the host's part of them, `verdict` that of the difference.
+    """
+
+    worker_id: int
+    job_id: int
+    charges: dict[str, float]
+    host_gib: float
+    verdict: Verdict
+
+
+@dataclass(frozen=True)
+class Show:
+    """Show again what this worker's charges were raised to: nobody knows whether it can be seen."""
+
+    worker_id: int
+
+
+@dataclass(frozen=True)
+class Lower:
+    """Take back what this worker's charges were raised by, and the job that they were raised for.
+
+    `verdict`: what was found once all could see them.
+    """
+
+    worker_id: int
+    why: str
+    verdict: Verdict | None = field(default=None, compare=False)
 
 
 @dataclass(frozen=True)
 class Start:
-    """Lease the charges and park a keeper for this job's provider; the job is bound to it. None = for a wish."""
+    """Lease the charges and park a keeper for this job's provider; the job is bound to it. None = for a wish.
+
+    `alone`: it is charged all that its pool can give, for jobs that run alone.
+    """
 
     job_id: int | None
     slug: str
     variant: str
     charges: dict[str, float]
     verdict: Verdict
+    alone: bool = False
 
 
 @dataclass(frozen=True)
@@ -205,6 +278,15 @@ class Prefer:
 
 
 @dataclass(frozen=True)
+class Reclaim:
+    """Turn so much of the file cache into free memory: it alone keeps this job's worker out of the pool. GiB."""
+
+    pool: str
+    gib: float
+    job_id: int
+
+
+@dataclass(frozen=True)
 class Predict:
     """When this provider's first waiting job is expected to be sent, and how many serve it from then on.
 
@@ -254,4 +336,9 @@ class Postpone:
     why: str | Verdict
 
 
-Instruction = Send | Start | Go | Abort | Retire | Head | Explain | Prefer | Settle | Postpone
+Stop = Abort | Retire
+"""What ends a worker."""
+
+Instruction = (
+    Send | Raise | Show | Lower | Start | Go | Abort | Retire | Head | Explain | Prefer | Settle | Postpone | Reclaim
+)

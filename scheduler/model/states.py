@@ -3,6 +3,9 @@
 A cell is the new state, or SAME (recorded only), SAYS (the operator is told, nothing changes),
 LATE (a stale reply: kept beside, changes nothing). A cell that is not there is illegal and raises.
 
+A claim is given back when its worker ended before the request was sent, and given up when it ran out of memory although
+it was alone: what comes after that would be the same again.
+
 What a crash leaves behind: `admitted` before a send is given back by the next scheduler; `running` is
 answered by the worker's keeper (attach); a lease stays charged until its whole process tree is gone.
 """
@@ -30,7 +33,8 @@ JOB: Table = {
     },
     "admitted": {
         "send": "running", "succeed": LATE, "fail": LATE, "time_out": LATE, "retry": LATE,
-        "give_back": "queued", "cancel": "cancelled", "hold": "held", "release": SAYS, "requeue": SAYS,
+        "give_back": "queued", "give_up": "failed", "cancel": "cancelled", "hold": "held", "release": SAYS,
+        "requeue": SAYS,
     },
     "running": {
         "succeed": "succeeded", "fail": "failed", "time_out": "timed_out", "retry": "queued",

@@ -23,7 +23,10 @@ class Demand:
 
 @dataclass(frozen=True)
 class PoolEvidence:
-    """Everything known of one pool that the demand would come out of. GiB."""
+    """Everything known of one pool that the demand would come out of. GiB.
+
+    `closed` says why the guard admits nothing there now, "" = it does not mind.
+    """
 
     pool: str
     kind: str
@@ -34,6 +37,7 @@ class PoolEvidence:
     live: Reading
     charged_gib: float
     owed_gib: float
+    closed: str = ""
 
 
 @dataclass(frozen=True)

@@ -14,14 +14,18 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from scheduler.model.command import EXEC, called
 from scheduler.model.machine import Held, Holding, Machine, Part, Pool, Reading, is_amount
 from scheduler.model.plan import LeaseView, Snapshot
 from scheduler.model.verdict import Demand, Evidence, PoolEvidence, Verdict
-from scheduler.rules.placement import placements
+from scheduler.rules.placement import placements, whole_of
 from scheduler.rules.room import fits
 
 Stands = tuple[Pool, tuple[Held, ...], Reading, float, float]
 """A pool, who holds it, its live reading, and what is charged and owed there. GiB."""
+
+LEFT = {False: "gone, its memory is not back yet", True: "gone, its memory leaked"}
+"""What is said of a claim whose worker is gone, by whether it is taken for leaked."""
 
 HOPE = ("undeclared", "no_device", "too_big", "unreadable", "unknown_holding", "pool_full", "no_room_now", "admit")
 """Rulings from the one that waiting helps least: of several places the most hopeful is told."""
@@ -55,11 +59,13 @@ def claims_of(snapshot: Snapshot) -> tuple[Claim, ...]:
     for worker in snapshot.workers:
         provider = snapshot.providers.get((worker.slug, worker.variant))
         host_gib = provider.ram_gib if provider is not None else 0.0
+        host_gib = host_gib if worker.host_gib is None else worker.host_gib
         if provider is not None and provider.policy != "required":
             host_gib = math.inf
         competes = worker.state in ("starting", "busy")
-        name = f"{worker.slug}:{worker.variant}" if worker.variant else worker.slug
+        name = called(worker.slug, worker.variant)
         charges = _moved(worker.charges, snapshot.machine)
+        charges = whole_of(charges, snapshot.machine) if worker.alone and worker.slug == EXEC else charges
         found.append(Claim(worker.id, name, charges, host_gib, competes, stays=worker.pinned))
     by_worker: dict[int, list[LeaseView]] = {}
     for lease in snapshot.leases:
@@ -167,9 +173,10 @@ class Standing:
             if stands is None:
                 stands = self._pools[pool_id] = self._stands(pool_id)
             pool, held, live, charged_gib, owed_gib = stands
+            closed = next((each.why for each in self.machine.closed if each.pool == pool.id), "")
             found.append(
                 PoolEvidence(
-                    pool.id, pool.kind, gib, pool.capacity, pool.reserve_gib, held, live, charged_gib, owed_gib
+                    pool.id, pool.kind, gib, pool.capacity, pool.reserve_gib, held, live, charged_gib, owed_gib, closed
                 )
             )
         machine = self.machine
@@ -200,13 +207,15 @@ class Standing:
 
     def _of_others(self, pool_id: str) -> Sequence[Held]:
         """What others hold of a pool. Memory on nobody's name may be that of our own workers there whom the driver does
-        not tell: when those have left, as much of it as they were charged is imagined to have gone with them.
+        not tell: when those have left, as much of it as they were charged is imagined to have gone with them. What a
+        worker that is gone did not give back is on nobody's name, and charged to it already: nobody grows into it.
         """
-        if not self._gone and not self._away:
+        ghosts = [claim for claim in self._claims if claim.gone and pool_id in claim.charges]
+        if not self._gone and not self._away and not ghosts:
             return self.machine.held_by_others.get(pool_id, ())
         unseen_gib = math.fsum(
             claim.charges.get(pool_id, 0.0)
-            for claim in self._away
+            for claim in (*self._away, *ghosts)
             if not _seen(self._ours.get(claim.worker_id), pool_id)
         )
         held = []
@@ -222,8 +231,11 @@ class Standing:
 
 
 def nobodys_gib(claim: Claim, pool_id: str, machine: Machine) -> float:
-    """What of a pool is on nobody's name and may be this claim's, whose use no driver tells. GiB."""
-    if pool_id not in claim.charges or _seen(machine.ours.get(claim.worker_id), pool_id):
+    """What of a pool is on nobody's name and may be this claim's, whose use no driver tells. GiB.
+
+    Of one that is gone nothing: as much as it is charged is taken for its own already.
+    """
+    if claim.gone or pool_id not in claim.charges or _seen(machine.ours.get(claim.worker_id), pool_id):
         return 0.0
     parts = (other.parts.get(pool_id) for other in machine.others if not other.pid)
     return math.fsum(part.charge_gib or 0.0 for part in parts if part is not None)
@@ -301,7 +313,8 @@ def _full(place: PoolEvidence) -> bool:
 
 
 def _no_room(place: PoolEvidence) -> bool:
-    return not fits((place.owed_gib, place.demand_gib, place.reserve_gib), place.live.value or 0.0)
+    asked = (place.owed_gib, place.demand_gib, place.reserve_gib)
+    return place.closed != "" or not fits(asked, place.live.value or 0.0)
 
 
 GATES = (("too_big", _too_big), ("unknown_holding", _unknown), ("pool_full", _full), ("no_room_now", _no_room))
@@ -319,7 +332,7 @@ def _claimed(claim: Claim, charge_gib: float, kind: str, part: Part | None) -> H
     """A worker of ours on one pool. On unified memory both of its parts are owed apart: one never pays the other."""
     used_gib = part.used_gib if part is not None else 0.0
     if claim.gone:
-        return Held(claim.name, charge_gib, used_gib, 0.0)
+        return Held(f"{claim.name} ({LEFT[claim.stays]})", charge_gib, used_gib, 0.0)
     if kind != "unified":
         return Held(claim.name, charge_gib, used_gib, max(0.0, charge_gib - used_gib))
     host_gib = min(charge_gib, claim.host_gib)

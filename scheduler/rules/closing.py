@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
+from scheduler.model.command import called
 from scheduler.model.machine import Machine
 from scheduler.model.plan import Waiting, WorkerView
 from scheduler.model.verdict import Demand
@@ -39,6 +40,7 @@ def choose(
     offered: Sequence[WorkerView],
     back: Sequence[Claim],
     cost_s: Callable[[WorkerView], float],
+    places: Sequence[Mapping[str, float]] | None = None,
 ) -> tuple[WorkerView, ...] | None:
     """The workers whose end a closed head waits for, by id: the cheapest ready ones, else the cheapest of all.
 
@@ -47,7 +49,7 @@ def choose(
     """
     ready = [worker for worker in offered if worker.state == "ready" and worker.job_id is None]
     for candidates in (ready, offered):
-        chosen = cheapest(demand, machine, claims, candidates, back, cost_s)
+        chosen = cheapest(demand, machine, claims, candidates, back, cost_s, places)
         if chosen is not None:
             return chosen
     return None
@@ -61,17 +63,21 @@ def reserve(
     victims: Sequence[WorkerView] | None,
     back: Sequence[Claim],
     threads: int,
+    places: Sequence[Mapping[str, float]] | None = None,
 ) -> Reservation:
-    """What to keep for a head beside what its victims will give back, on the first place that they suffice for."""
+    """What to keep for a head beside what its victims will give back, on the first place that they suffice for.
+
+    `places`: where it may go, unless anywhere.
+    """
     by_id = {claim.worker_id: claim for claim in claims}
     away = [*back, *(by_id[worker.id] for worker in victims or () if worker.id in by_id)]
-    places, later = placements(demand, machine), Standing(machine, claims, away=away)
+    places, later = placements(demand, machine) if places is None else places, Standing(machine, claims, away=away)
     place = next((each for each in places if later.verdict(demand, each).admit), places[0] if places else {})
     kept = {
         pool: max(0.0, gib - math.fsum(worker.charges.get(pool, 0.0) for worker in victims or ()))
         for pool, gib in place.items()
     }
-    name = f"{head.slug}:{head.variant}" if head.variant else head.slug
+    name = called(head.slug, head.variant)
     host_gib = demand.host_gib if demand.policy == "required" else math.inf
     fixed = None if victims is None else frozenset(worker.id for worker in victims)
     return Reservation(head, fixed, Claim(0, name, kept, host_gib), threads)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.model.plan import Abort, Go, Postpone, Retire, Send, Settle, Snapshot, Start, Waiting, WorkerView
+from scheduler.model.command import EXEC
+from scheduler.model.plan import Instruction, Raise, Retire, Send, Snapshot, Start, Stop, Waiting, WorkerView
 from scheduler.model.provider import Provider
-from scheduler.model.verdict import Verdict
+from scheduler.model.verdict import Demand, Verdict
 from scheduler.rules import explain
 from scheduler.rules.admission import Claim, Standing, claims_of, decide
 from scheduler.rules.closing import Reservation
 from scheduler.rules.eviction import evictable, victims
 from scheduler.rules.expected import Expected
 from scheduler.rules.forecast import Group, Leaving, Part, Rooms
-from scheduler.rules.order import PRESENT, Key, line, name_of, window_closed
-from scheduler.rules.placement import demand_of, placements
+from scheduler.rules.order import PRESENT, Key, line, name_of, place_of, window_closed
+from scheduler.rules.peaks import beyond, demand_for, kept_claim
+from scheduler.rules.placement import placements
+from scheduler.rules.reclaim import Cache, refusal
 from scheduler.rules.retirement import stops
 
 Why = tuple[str, "str | Verdict"]
@@ -36,16 +38,18 @@ class Desk:
         self.excluded: Mapping[Key, Why] = whole.excluded
         self.eligible = whole.eligible
         self.living = sorted(snapshot.workers, key=lambda worker: worker.id)
-        self.stops: list[Abort | Retire] = list(stops(snapshot, {_key(w) for w in whole.eligible}))
+        self.stops: list[Stop] = list(stops(snapshot, {_key(w) for w in whole.eligible}))
         self.leaving = {stop.worker_id for stop in self.stops}
-        self.starts: list[Go | Send | Start] = []
-        self.wishes: list[Settle | Postpone] = []
+        self.starts: list[Instruction] = []
+        self.wishes: list[Instruction] = []
+        self.alone_why: Why | None = None
         self.sent: dict[int, Key] = {}
         self.kept: list[Claim] = []
         self.reserved: list[Reservation] = []
         self.making: dict[Key, Why] = {}
         self.why: dict[Key, Why] = {}
         self.refused: dict[Key, Verdict] = {}
+        self.clearing: dict[Key, Cache] = {}
         self.order = snapshot.order
         self.expected = Expected(snapshot)
         self.started: dict[Key, Mapping[str, float]] = {}
@@ -56,12 +60,16 @@ class Desk:
         self._places: dict[Key, tuple[tuple[Part, ...], ...]] = {}
         self._present: dict[Key, list[WorkerView]] = {}
         for worker in self.living:
-            if worker.state in PRESENT and worker.revision == self.provider(_key(worker)).revision:
+            if worker.state in PRESENT and not worker.alone and worker.revision == self.provider(_key(worker)).revision:
                 self._present.setdefault(_key(worker), []).append(worker)
 
     def provider(self, key: Key) -> Provider:
         """The provider's figures; those of one that is not known are its defaults."""
         return self.snapshot.providers.get(key) or Provider(*key)
+
+    def demand(self, waiting: Waiting) -> Demand:
+        """What a worker for this job costs: what is declared, or what jobs of its size were seen to use."""
+        return demand_for(self.provider(_key(waiting)), waiting.learned, self.snapshot.machine)
 
     # The line
 
@@ -80,7 +88,7 @@ class Desk:
         priority, job_id = waiting.following
         return Waiting(
             waiting.slug, waiting.variant, job_id, priority, waiting.count - 1,
-            revision=waiting.revision, paused=waiting.paused,
+            revision=waiting.revision, paused=waiting.paused, learned=waiting.following_learned,
         )  # fmt: skip
 
     @property
@@ -121,14 +129,16 @@ class Desk:
 
     def free(self, waiting: Waiting) -> WorkerView | None:
         """A ready worker that it can be sent to."""
-        return next(
-            (w for w in self.present(waiting) if w.state == "ready" and w.job_id is None and w.id not in self.sent),
-            None,
-        )
+        ready = [w for w in self.present(waiting) if w.state == "ready" and w.job_id is None and not w.raised]
+        return next((worker for worker in ready if worker.id not in self.sent), None)
 
-    def send(self, worker: WorkerView, job_id: int) -> None:
-        """Give a job to a ready worker."""
-        self.starts.append(Send(worker.id, job_id))
+    def send(self, worker: WorkerView, order: Send | Raise) -> None:
+        """Give a job to a ready worker, or raise its charges for it first."""
+        self.starts.append(order)
+        if isinstance(order, Raise):
+            risen = [c for c in self.claims if c.worker_id == worker.id]
+            risen = [replace(c, charges=order.charges, host_gib=max(c.host_gib, order.host_gib)) for c in risen]
+            self.claims = [*(c for c in self.claims if c.worker_id != worker.id), *risen]
         self.sent[worker.id] = _key(worker)
         self._threads[worker.id] = self.provider(_key(worker)).threads
         self.compete(worker.id)
@@ -137,7 +147,7 @@ class Desk:
         """The idle workers for which nothing waits and that no closed head counts on."""
         held = {worker_id for each in self.reserved for worker_id in each.victims or ()}
         held |= self.leaving | self.sent.keys()
-        return [w for w in self.living if evictable(w) and w.id not in held and _key(w) not in self._first]
+        return [w for w in self.living if evictable(w) and w.id not in held and (w.alone or _key(w) not in self._first)]
 
     def compete(self, worker_id: int) -> None:
         """From now on this worker of ours loads or computes."""
@@ -156,8 +166,8 @@ class Desk:
 
     def binding(self, waiting: Waiting) -> list[Reservation]:
         """What is reserved for heads that stand before this job."""
-        place = (-waiting.priority, waiting.job_id)
-        return [each for each in self.reserved if (-each.head.priority, each.head.job_id) < place]
+        place = place_of(waiting)
+        return [each for each in self.reserved if place_of(each.head) < place]
 
     def all_claims(self, waiting: Waiting) -> list[Claim]:
         """Everything that its start must fit beside."""
@@ -199,15 +209,14 @@ class Desk:
 
     def refused_by_reading(self, waiting: Waiting) -> bool:
         """Whether it is refused now for another reason than what is charged."""
-        verdict = self.standing(waiting).decide(demand_of(self.provider(_key(waiting))))
+        verdict = self.standing(waiting).decide(self.demand(waiting))
         return verdict.ruling in ("unreadable", "unknown_holding", "no_room_now")
 
     def admitted_but_for_kept(self, waiting: Waiting) -> bool:
         """Whether only what is kept for others, or being made for them, stands in its way."""
         if not self.kept and not self.reserved:
             return False
-        demand = demand_of(self.provider(_key(waiting)))
-        return Standing(self.snapshot.machine, self.claims).decide(demand).admit
+        return Standing(self.snapshot.machine, self.claims).decide(self.demand(waiting)).admit
 
     def start(self, waiting: Waiting) -> bool:
         """Start a worker for this job if it is admitted beside all that was decided so far; if not, say why.
@@ -218,39 +227,56 @@ class Desk:
         provider = self.provider(key)
         if not self.cores_left(waiting):
             return False
-        verdict = self.standing(waiting).decide(demand_of(provider))
-        if not verdict.admit:
-            self.why[key] = (verdict.ruling, verdict)
+        demand = self.demand(waiting)
+        verdict = self.standing(waiting).decide(demand)
+        refused, cache = refusal(verdict, self.snapshot.machine)
+        if cache is not None:
+            self.clearing[key], self.refused[key] = cache, verdict
+        if refused is not None:
+            self.why[key] = refused
             return False
         charges = {place.pool: place.demand_gib for place in verdict.evidence.placement}
         self.starts.append(Start(waiting.job_id or None, waiting.slug, waiting.variant, charges, verdict))
-        self.claims.append(kept_claim(provider, charges))
+        self.claims.append(kept_claim(demand, charges))
         self._standing.clear()
         self._threads[-waiting.job_id] = provider.threads
         self.started[key] = charges
         self.serve(waiting)
         return True
 
-    def make_room(self, waiting: Waiting, offered: Sequence[WorkerView]) -> bool:
-        """Retire those of the offered workers that suffice, if any do, and keep what they give back for this job."""
+    def started_alone(self, job: Waiting, claim: Claim) -> None:
+        """A worker is started for a job that runs alone: it is charged, and serves nobody else."""
+        self.claims.append(claim)
+        self._standing.clear()
+        self._threads[-job.job_id] = self.provider(_key(job)).threads
+        self.serve(job)
+
+    def make_room(
+        self, waiting: Waiting, offered: Sequence[WorkerView], places: Sequence[Mapping[str, float]] | None = None
+    ) -> bool:
+        """Retire those of the offered workers that suffice, if any do, and keep what they give back for this job.
+
+        `places`: what it takes from which pool, one of them; None = anywhere that its demand may go.
+        """
         key = _key(waiting)
         ruling, why = self.why[key]
-        if ruling in ("cores", "reserved"):
+        if ruling in ("cores", "reserved") or key in self.clearing:
             return False
         provider, claims, returning = self.provider(key), self.all_claims(waiting), self.returning()
-        demand = demand_of(provider)
-        chosen = victims(demand, self.snapshot.machine, claims, offered, returning, self._reload_cost)
+        demand = beyond(self.demand(waiting), places)
+        chosen = victims(demand, self.snapshot.machine, claims, offered, returning, self._reload_cost, places)
         if chosen is None:
             return False
         for worker in chosen:
             self.stops.append(Retire(worker.id, f"its room is needed for job {waiting.job_id} of {provider.name}"))
             self.leaving.add(worker.id)
-        verdict = decide(demand, self.snapshot.machine, claims, away=self.returning())
-        self.kept.append(kept_claim(provider, {place.pool: place.demand_gib for place in verdict.evidence.placement}))
+        if places is None:
+            verdict = decide(demand, self.snapshot.machine, claims, away=self.returning())
+            places = ({place.pool: place.demand_gib for place in verdict.evidence.placement},)
+        self.kept.append(kept_claim(demand, places[0]))
         self._standing.clear()
         if isinstance(why, Verdict):
-            place = {each.pool: each.demand_gib for each in verdict.evidence.placement}
-            why = self.refused[key] = Standing(self.snapshot.machine, claims).verdict(demand, place)
+            why = self.refused[key] = Standing(self.snapshot.machine, claims).verdict(demand, places[0])
         self.making[key] = (ruling, explain.evicting(why, [worker.id for worker in chosen]))
         return True
 
@@ -275,10 +301,9 @@ class Desk:
     def group(self, waiting: Waiting, rooms: Rooms) -> Group:
         """A provider's waiting jobs, as a forecast sees them."""
         key = _key(waiting)
-        provider = self.provider(key)
         places = self._places.get(key)
         if places is None:
-            found = placements(demand_of(provider), self.snapshot.machine)
+            found = placements(self.demand(waiting), self.snapshot.machine)
             places = self._places[key] = tuple(rooms.parts(place) for place in found)
         share = min((rooms.share(parts) for parts in places), default=0.0)
         work_s = waiting.count * self.expected.run_s(key)
@@ -293,11 +318,12 @@ class Desk:
                 continue
             parts, key = rooms.parts(worker.charges), _key(worker)
             work_s = self.expected.work_s(self._first.get(key))
-            found.append((rooms.share(parts), Leaving(self.rest_s(worker) + work_s, parts)))
+            leaving = Leaving(self.rest_s(worker) + work_s, parts, worker.slug != EXEC)
+            found.append((rooms.share(parts), leaving))
         for key, charges in self.started.items():
             parts = rooms.parts(charges)
             lasts_s = self.expected.load_s(key) + self.expected.run_s(key) + self.expected.work_s(self._first.get(key))
-            found.append((rooms.share(parts), Leaving(lasts_s, parts)))
+            found.append((rooms.share(parts), Leaving(lasts_s, parts, key[0] != EXEC)))
         return found
 
     def rest_s(self, worker: WorkerView) -> float:
@@ -313,12 +339,6 @@ class Desk:
     def closes_in_s(self, waiting: Waiting) -> float:
         """When the window of this head closes, if it is one now."""
         return max(0.0, self.snapshot.overtake_s - (waiting.head_for_s or 0.0))
-
-
-def kept_claim(provider: Provider, charges: Mapping[str, float]) -> Claim:
-    """What is charged for a worker that does not exist yet."""
-    host_gib = provider.ram_gib if provider.policy == "required" else math.inf
-    return Claim(0, provider.name, charges, host_gib)
 
 
 def _key(thing: Waiting | WorkerView) -> Key:

@@ -27,13 +27,15 @@ def victims(
     offered: Sequence[WorkerView],
     returning: Sequence[Claim],
     cost: Callable[[WorkerView], float],
+    places: Sequence[Mapping[str, float]] | None = None,
 ) -> tuple[WorkerView, ...] | None:
     """The workers of `offered` to stop so that the demand is admitted once their memory is back.
 
     Empty when `returning` (claims whose workers are on their way out already) suffices alone; None when all of them
-    together do not. Workers that are not evictable are left out.
+    together do not. Workers that are not evictable are left out. `places`: where it may go, unless anywhere.
     """
-    return cheapest(demand, machine, claims, [worker for worker in offered if evictable(worker)], returning, cost)
+    may_go = [worker for worker in offered if evictable(worker)]
+    return cheapest(demand, machine, claims, may_go, returning, cost, places)
 
 
 def cheapest(
@@ -43,6 +45,7 @@ def cheapest(
     candidates: Sequence[WorkerView],
     away: Sequence[Claim],
     cost: Callable[[WorkerView], float],
+    places: Sequence[Mapping[str, float]] | None = None,
 ) -> tuple[WorkerView, ...] | None:
     """The candidates whose end admits the demand beside all that has left already, by id: over all places the cheapest.
 
@@ -53,7 +56,7 @@ def cheapest(
     known = [worker for worker in candidates if worker.id in by_id]
     best: tuple[float, int, list[int]] | None = None
     chosen: tuple[WorkerView, ...] | None = None
-    for place in placements(demand, machine):
+    for place in placements(demand, machine) if places is None else places:
 
         def suffice(those: Sequence[WorkerView], place: Mapping[str, float] = place) -> bool:
             return (

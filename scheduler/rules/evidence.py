@@ -50,6 +50,7 @@ def _pool(place: PoolEvidence) -> dict[str, Any]:
         **_reading("live_gib", place.live),
         "live_source": place.live.source,
         "live_age_s": _number(place.live.age_s),
+        **({"closed": place.closed} if place.closed else {}),
         "held": [_held(each) for each in place.held],
     }
 

@@ -9,6 +9,7 @@ import math
 from collections import Counter
 from collections.abc import Iterable
 
+from scheduler.model.command import EXEC
 from scheduler.model.plan import Snapshot, Waiting, WorkerView
 
 Key = tuple[str, str]
@@ -27,7 +28,7 @@ class Expected:
     """The learned times of a snapshot's providers, and what follows from them for its workers and waiting jobs."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        providers = snapshot.providers.values()
+        providers = [provider for provider in snapshot.providers.values() if provider.slug != EXEC]
         self._providers = snapshot.providers
         self._usual_load_s = _mean((p.load_s for p in providers), UNKNOWN_LOAD_S)
         self._usual_run_s = _mean((p.run_s for p in providers), UNKNOWN_RUN_S)

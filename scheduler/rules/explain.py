@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from scheduler.model.command import called
 from scheduler.model.machine import Held, Reading, is_amount
 from scheduler.model.plan import Breaker, Waiting, WorkerView
 from scheduler.model.provider import Provider
@@ -125,6 +126,23 @@ def evicting(why: str | Verdict, worker_ids: Sequence[int]) -> str:
     return f"{text}; idle {who} room for it now"
 
 
+def clearing(verdict: Verdict, pool_id: str, gib_lacking: float) -> str:
+    """The file cache alone stands in the way, and is being given back."""
+    if verdict.admit:
+        text = (
+            f"{_name(verdict.evidence.demand)} fits, and its framework takes what is free of {pool_name(pool_id)} for "
+            "all that there is"
+        )
+    else:
+        text = sentence(verdict)
+    return f"{text}; {gib(gib_lacking)} GiB of the file cache are being turned into free memory for it"
+
+
+def reclaiming(pool_id: str, gib_lacking: float) -> str:
+    """What was begun for a job that only the file cache keeps waiting."""
+    return f"{gib(gib_lacking)} GiB of the file cache are being turned into free memory of {pool_name(pool_id)}"
+
+
 def disk_full(free_gib: float | None, reserve_gib: float) -> str:
     """Nothing starts on a disk that is nearly full."""
     if free_gib is None:
@@ -142,11 +160,11 @@ def _free(count: int) -> str:
 
 
 def _slug(waiting: Waiting) -> str:
-    return f"{waiting.slug}:{waiting.variant}" if waiting.variant else waiting.slug
+    return called(waiting.slug, waiting.variant)
 
 
 def _name(demand: Demand) -> str:
-    return f"{demand.slug}:{demand.variant}" if demand.variant else demand.slug
+    return called(demand.slug, demand.variant)
 
 
 def _source(reading: Reading) -> str:
@@ -168,8 +186,8 @@ def _undeclared(verdict: Verdict) -> str:
     if demand.policy == "required" and demand.device_gib is None:
         return (
             f"{_name(demand)} declares no vram_budget_gb, and a provider is admitted on a measured budget "
-            "or not at all; run its worker by hand on your largest input, read the driver's figure (nvidia-smi), and "
-            "write that under [gpu] in its manifest"
+            f"or not at all; `schedq measure {_name(demand)} --write` runs its validation cases alone, guarded, and "
+            "puts what they use into your config.toml"
         )
     what, said = ("ram_budget_gb", demand.host_gib)
     if is_amount(said):
@@ -244,6 +262,10 @@ def _pool_full(verdict: Verdict) -> str:
 
 
 def _no_room_now(verdict: Verdict) -> str:
+    for place in verdict.evidence.placement:
+        if place.closed:
+            wants = f"{_name(verdict.evidence.demand)} needs {gib(place.demand_gib)} GiB of {pool_name(place.pool)}"
+            return f"{wants}, and the guard admits nothing there now: {place.closed}"
     lacking = _lacking(verdict, short_gib)
     needs, starts = [], []
     for place in lacking:

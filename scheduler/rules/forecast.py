@@ -44,10 +44,14 @@ class Group:
 
 @dataclass(frozen=True)
 class Leaving:
-    """A worker that is expected to run dry in `left_s`, and what it then gives back."""
+    """A worker that is expected to run dry in `left_s`, and what it then gives back.
+
+    `known`: it is learned or usual. How long a command takes nobody can tell: orders are tried by what is usual.
+    """
 
     left_s: float
     parts: tuple[Part, ...]
+    known: bool = True
 
 
 @dataclass(frozen=True)

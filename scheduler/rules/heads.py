@@ -7,15 +7,17 @@ of them runs at most one job more; so it fits when they have ended.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from scheduler.model.plan import Head, Waiting, WorkerView
-from scheduler.rules.admission import Claim, decide
+from scheduler.rules.admission import Claim, Standing
+from scheduler.rules.alone import kept_alone
 from scheduler.rules.closing import Reservation, choose, lanes, lanes_of, reserve
 from scheduler.rules.desk import Desk
 from scheduler.rules.eviction import evictable
 from scheduler.rules.order import PRESENT
-from scheduler.rules.placement import demand_of
+from scheduler.rules.peaks import beyond
+from scheduler.rules.raising import more_for, raise_for
 
 
 def heads(desk: Desk) -> list[Head]:
@@ -36,7 +38,7 @@ def heads(desk: Desk) -> list[Head]:
         if kept is not None and kept.claim.charges:
             here = lanes_of(kept.claim.charges)
         else:
-            here = lanes(demand_of(desk.provider((waiting.slug, waiting.variant))), desk.snapshot.machine)
+            here = lanes(desk.demand(waiting), desk.snapshot.machine)
         if here - before or waiting.head_for_s is not None:
             victims = tuple(sorted(kept.victims)) if kept is not None and kept.victims is not None else None
             found.append(Head(waiting.job_id, victims))
@@ -49,44 +51,59 @@ def serve_closed(desk: Desk) -> bool:
 
     Whether one was started.
     """
-    desk.reserved = []
+    desk.reserved = kept_alone(desk)
     for waiting in desk.eligible:
         if not desk.closed(waiting) or (waiting.slug, waiting.variant) in desk.making:
             continue
         threads = desk.provider((waiting.slug, waiting.variant)).threads
+        free, places = desk.free(waiting), None
         if not desk.absent(waiting):
-            if desk.free(waiting) is not None:
+            more = more_for(desk, free, waiting) if free is not None else {}
+            if free is not None and not more:
                 desk.reserved.append(Reservation(waiting, frozenset(), Claim(0, waiting.slug, {}), threads))
-            continue
-        if desk.start(waiting):
+            if free is None or not more:
+                continue
+            places = (more,)
+            if raise_for(desk, free, waiting) is not None:
+                desk.reserved.append(Reservation(waiting, frozenset(), Claim(0, waiting.slug, more), threads))
+                continue
+            if (waiting.slug, waiting.variant) in desk.making:
+                continue
+        elif desk.start(waiting):
             return True
-        chosen = _victims(desk, waiting)
+        chosen = _victims(desk, waiting, free, places)
         ready = [worker for worker in chosen or () if evictable(worker) and worker.id not in desk.sent]
-        dry = desk.dry()
-        if not desk.make_room(waiting, [*dry, *(worker for worker in ready if worker not in dry)]):
+        dry = [worker for worker in desk.dry() if worker is not free]
+        if not desk.make_room(waiting, [*dry, *(worker for worker in ready if worker not in dry)], places):
             back = desk.returning()
-            demand = demand_of(desk.provider((waiting.slug, waiting.variant)))
             machine, claims = desk.snapshot.machine, desk.all_claims(waiting)
-            desk.reserved.append(reserve(waiting, demand, machine, claims, chosen, back, threads))
+            kept = reserve(
+                waiting, beyond(desk.demand(waiting), places), machine, claims, chosen, back, threads, places
+            )
+            desk.reserved.append(kept)
     return False
 
 
-def _victims(desk: Desk, waiting: Waiting) -> Sequence[WorkerView] | None:
+def _victims(
+    desk: Desk, waiting: Waiting, free: WorkerView | None, places: Sequence[Mapping[str, float]] | None
+) -> Sequence[WorkerView] | None:
     """The set that was fixed when its window closed, or the one that is fixed now.
 
-    A set of which nobody is left, and whose memory did not suffice because of others than ours, is chosen anew.
+    A set of which nobody is left, and whose memory did not suffice because of others than ours, is chosen anew. `free`
+    is the worker that it goes to, if it needs `places` beyond what that one is charged.
     """
     taken = {worker_id for each in desk.reserved for worker_id in each.victims or ()}
     spare = taken | desk.leaving
-    offered = [w for w in desk.living if w.state in PRESENT and not w.pinned and w.id not in spare]
+    offered = [w for w in desk.living if w.state in PRESENT and not w.pinned and w.id not in spare and w is not free]
     if waiting.victims is not None:
         left = [worker for worker in desk.living if worker.id in waiting.victims and worker.state in PRESENT]
         left = [worker for worker in left if worker.id not in desk.leaving]
         if left:
             return left
-    demand = demand_of(desk.provider((waiting.slug, waiting.variant)))
-    machine, claims = desk.snapshot.machine, desk.all_claims(waiting)
-    back = desk.returning()
-    if decide(demand, machine, claims, away=back).admit:
+    demand, machine = beyond(desk.demand(waiting), places), desk.snapshot.machine
+    claims, back = desk.all_claims(waiting), desk.returning()
+    later = Standing(machine, claims, away=back)
+    fits_then = (later.verdict(demand, place) for place in places) if places is not None else (later.decide(demand),)
+    if any(verdict.admit for verdict in fits_then):
         return []
-    return choose(demand, machine, claims, offered, back, desk.end_cost_s)
+    return choose(demand, machine, claims, offered, back, desk.end_cost_s, places)

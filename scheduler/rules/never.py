@@ -25,7 +25,10 @@ def ruling(spec: dict[str, Any], facts: dict[str, Any]) -> tuple[str, str]:
     required, count = spec["policy"] == "required", max(1, int(spec.get("count") or 1))
     device_gib, host_gib = (spec["vram_gib"] if required else 0.0), spec["ram_gib"] or 0.0
     if required and device_gib is None:
-        return "undeclared", f"{name} declares no vram_budget_gb: it is admitted on a measured budget or not at all"
+        return "undeclared", (
+            f"{name} declares no vram_budget_gb: it is admitted on a measured budget or not at all; measure it with "
+            f"`schedq measure {name} --write`"
+        )
     pools: Pools = facts.get("pools") or []
     unified, devices = _of(pools, "unified"), _of(pools, "device")
     if required and count > 1:  # the memory of one device is unified; of partial ones a process sees one at most

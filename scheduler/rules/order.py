@@ -12,11 +12,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from scheduler.model.command import called
 from scheduler.model.plan import Snapshot, Waiting, WorkerView
 from scheduler.model.verdict import Verdict
 from scheduler.rules import explain
 from scheduler.rules.admission import Claim, Standing, leavers
-from scheduler.rules.placement import demand_of
+from scheduler.rules.peaks import demand_for
+from scheduler.rules.reclaim import lacking
 
 PRESENT = ("parked", "starting", "ready", "busy")
 Key = tuple[str, str]
@@ -49,7 +51,7 @@ def line(snapshot: Snapshot, claims: Sequence[Claim]) -> Line:
     now = Standing(snapshot.machine, claims)
     alone = Standing(snapshot.machine, claims, away=leavers(claims))
     for waiting in sorted(snapshot.waiting, key=lambda w: (-w.priority, w.job_id)):
-        closed = _excluded(snapshot, waiting, now, alone)
+        closed = kept_out(snapshot, waiting, now, alone)
         if closed is None and waiting.slug in snapshot.breakers:
             if waiting.slug in tried:
                 closed = ("breaker", explain.broken(snapshot.breakers[waiting.slug], name_of(waiting)))
@@ -63,7 +65,12 @@ def line(snapshot: Snapshot, claims: Sequence[Claim]) -> Line:
 
 def name_of(waiting: Waiting) -> str:
     """`slug`, or `slug:variant`."""
-    return f"{waiting.slug}:{waiting.variant}" if waiting.variant else waiting.slug
+    return called(waiting.slug, waiting.variant)
+
+
+def place_of(waiting: Waiting) -> tuple[int, int, int]:
+    """Where a job stands: by priority, then id; one that runs alone right behind what was there at its return."""
+    return -waiting.priority, waiting.behind if waiting.alone else waiting.job_id, int(bool(waiting.alone))
 
 
 def window_closed(head: Waiting, overtake_s: float) -> bool:
@@ -76,7 +83,11 @@ def present(snapshot: Snapshot, key: Key) -> list[WorkerView]:
     provider = snapshot.providers.get(key)
     revision = provider.revision if provider is not None else ""
     return sorted(
-        (w for w in snapshot.workers if (w.slug, w.variant) == key and w.state in PRESENT and w.revision == revision),
+        (
+            w
+            for w in snapshot.workers
+            if (w.slug, w.variant) == key and w.state in PRESENT and w.revision == revision and not w.alone
+        ),
         key=lambda w: w.id,
     )
 
@@ -89,7 +100,14 @@ def disk_low(snapshot: Snapshot) -> bool:
     return machine.disk_free_gib < machine.disk_reserve_gib
 
 
-def _excluded(snapshot: Snapshot, waiting: Waiting, now: Standing, alone: Standing) -> tuple[str, str | Verdict] | None:
+def kept_out(
+    snapshot: Snapshot, waiting: Waiting, now: Standing | None = None, alone: Standing | None = None
+) -> tuple[str, str | Verdict] | None:
+    """Why a job may not go whatever the order: (ruling, its sentence or verdict), None = it may.
+
+    `now` and `alone` are what it must fit beside, as it is and with every worker of ours gone; None = not asked.
+    One that the file cache alone would keep out then may go: the cache can be given back.
+    """
     name, key = name_of(waiting), (waiting.slug, waiting.variant)
     if snapshot.draining or snapshot.stopping:
         return (
@@ -106,10 +124,11 @@ def _excluded(snapshot: Snapshot, waiting: Waiting, now: Standing, alone: Standi
     breaker = snapshot.breakers.get(waiting.slug)
     if breaker is not None and (breaker.next_try_in_s > 0 or _on_trial(snapshot, waiting.slug)):
         return "breaker", explain.broken(breaker, name)
-    if present(snapshot, key):
+    if now is None or alone is None or present(snapshot, key):
         return None
-    demand = demand_of(provider)
-    if alone.decide(demand).admit:
+    demand = demand_for(provider, waiting.learned, snapshot.machine)
+    then = alone.decide(demand)
+    if then.admit or lacking(then, snapshot.machine) is not None:
         return None
     verdict = now.decide(demand)
     return None if verdict.admit else (verdict.ruling, verdict)

@@ -26,6 +26,12 @@ def given(policy: str, place: Mapping[str, float]) -> tuple[str, ...]:
     return tuple(pool for pool in place if pool != "host") if policy == "required" else ()
 
 
+def whole_of(charges: Mapping[str, float], machine: Machine) -> dict[str, float]:
+    """All of the pools that something is charged on: nothing of ours starts beside what asked to be alone there."""
+    whole = {pool.id: pool.capacity.value or 0.0 for pool in machine.pools if pool.id in charges}
+    return {pool: max(gib, whole.get(pool, 0.0)) for pool, gib in charges.items()}
+
+
 def most_workers(provider: Provider, machine: Machine) -> int:
     """How many workers of a provider may be there at once: what it declares, else one for each device that holds one.
 

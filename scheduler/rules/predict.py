@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
+
+from scheduler.model.command import EXEC
 from scheduler.model.plan import Predict, Snapshot
 from scheduler.rules.desk import Desk
 from scheduler.rules.forecast import Leaving, place_in, unfold
@@ -12,11 +16,12 @@ def predict(snapshot: Snapshot) -> list[Predict]:
 
     A provider that nothing can start now (paused, broken, not installed, refused by others than ours) has none. One
     that fits by its charges and is refused by a reading all the same is taken to start when all that works now is done:
-    until then nobody can tell, and if nothing works, nothing is said.
+    until then nobody can tell, and if nothing works, nothing is said. Of what waits for the end of a command nobody can
+    tell either: how long it takes is not known.
     """
     desk = Desk(snapshot)
     rooms = desk.rooms()
-    leaving = [each for _, each in desk.running_dry(rooms)]
+    leaving = [each if each.known else replace(each, left_s=math.inf) for _, each in desk.running_dry(rooms)]
     groups, refused = [], []
     for waiting in desk.eligible:
         key = (waiting.slug, waiting.variant)
@@ -25,6 +30,7 @@ def predict(snapshot: Snapshot) -> list[Predict]:
             leaving.append(Leaving(group.lasts_s, group.places[0] if group.places else ()))
         elif desk.absent(waiting):
             group = desk.group(waiting, rooms)
+            group = replace(group, work_s=math.inf) if waiting.slug == EXEC else group
             if place_in(rooms.free, group.places) is not None and desk.refused_by_reading(waiting):
                 refused.append(group)
             else:
@@ -56,4 +62,4 @@ def predict(snapshot: Snapshot) -> list[Predict]:
             found.append(Predict(*key, load_s, run_s, 1))
         elif key in starts_s:
             found.append(Predict(*key, starts_s[key] + load_s, run_s, 1))
-    return found
+    return [each for each in found if math.isfinite(each.starts_in_s)]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from scheduler.model.plan import Abort, Retire, Snapshot, WorkerView
+from scheduler.model.plan import Abort, Retire, Snapshot, Waiting, WorkerView
 from scheduler.model.provider import Provider
 from scheduler.rules import explain
 from scheduler.rules.breaker import OWN_TIME
@@ -38,6 +38,8 @@ def _stop(snapshot: Snapshot, worker: WorkerView, wanted: bool) -> Abort | Retir
         return Abort(worker.id, "`down --now` stops every worker", "interrupted")
     if worker.state == "busy":
         return _busy(worker, known)
+    if worker.raised:
+        return None  # it is lowered first, or sent
     if worker.job_id is not None or worker.state in ("parked", "starting"):
         return _coming_up(snapshot, worker, known)
     if snapshot.draining:
@@ -46,6 +48,8 @@ def _stop(snapshot: Snapshot, worker: WorkerView, wanted: bool) -> Abort | Retir
         return Retire(worker.id, worker.retire_after, worker.pinned)
     if snapshot.drained and not any(each.state == "busy" for each in snapshot.workers):
         return Retire(worker.id, "the queue is drained, and nothing runs any more")
+    if worker.alone and not any(next_serves(worker, each) for each in snapshot.alone):
+        return Retire(worker.id, "it was started for jobs that run alone, with all that its pool can give")
     if worker.mode == "oneshot" and worker.jobs_served:
         return Retire(worker.id, "its one job is done")
     if provider is not None and worker.revision != provider.revision:
@@ -57,6 +61,12 @@ def _stop(snapshot: Snapshot, worker: WorkerView, wanted: bool) -> Abort | Retir
     if aged and not wanted and not worker.pinned:
         return Retire(worker.id, f"idle for idle_timeout_s = {known.idle_timeout_s:.0f} s")
     return None
+
+
+def next_serves(worker: WorkerView, job: Waiting) -> bool:
+    """Whether a worker that was started for jobs that run alone can take the next one of them too."""
+    of = (worker.slug, worker.variant, worker.revision)
+    return worker.alone and worker.mode != "oneshot" and of == (job.slug, job.variant, job.revision)
 
 
 def _astray(snapshot: Snapshot, worker: WorkerView) -> str:

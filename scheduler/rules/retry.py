@@ -3,7 +3,8 @@
 The table, as it stands under the job's states: ok succeeds. error, refused, no_outputs, input_changed, quarantined
 and no_accelerator fail (an accelerator that is absent also opens the breaker). crashed, no_reply and lost are tried
 again while tries are left; the second worker killed by one job ends it as quarantined, so that a poisonous input
-does not kill a worker a night. over_budget is tried once more. timed_out is final unless the policy lists it. Exit 75
+does not kill a worker a night. over_budget is tried once more, alone, behind
+the others. timed_out is final unless the policy lists it. Exit 75
 is tried later, with a count and a patience of its own. Undone claims (interrupted) count nothing.
 """
 
@@ -11,6 +12,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from scheduler.model.command import EXEC
 from scheduler.model.outcome import Outcome
 from scheduler.model.provider import Provider
 
@@ -18,18 +20,21 @@ DEADLY = ("crashed", "no_reply")
 POLICY_MAY_RETRY = ("crashed", "no_reply", "lost", "timed_out", "error", "no_outputs")
 ON_LOST = ("requeue", "hold", "fail")
 DEATHS = 2
-OVER_BUDGET_TRIES = 2
 LONGEST_BACKOFF_S = 3600.0
 REPLIED = ("ok", "error", "refused", "no_outputs", "input_changed", "no_accelerator")
 
 
 @dataclass(frozen=True)
 class Decision:
-    """The job's event, the outcome to record, and how long to wait before the next attempt (0 = not at all)."""
+    """The job's event, the outcome to record, and how long to wait before the next attempt (0 = not at all).
+
+    `alone`: from now on it runs alone, behind everything else of its priority.
+    """
 
     event: str
     outcome: Outcome
     backoff_s: float = 0.0
+    alone: bool = False
 
 
 def decide(
@@ -45,11 +50,12 @@ def decide(
     retry_on: tuple[str, ...] | None = None,
     jitter: float = 0.5,
     cancel_asked: bool = False,
+    alone: bool = False,
 ) -> Decision:
     """The event that this outcome is for its job: succeed, fail, retry, give_back, time_out, stop or park.
 
     `tries` and `deaths` (workers that died of this job) include this attempt. `waited_s` counts from the first time
-    that it was told "later". `jitter` is a draw from [0, 1). `max_attempts` and
+    that it was told "later". `alone`: this attempt ran alone. `jitter` is a draw from [0, 1). `max_attempts` and
     `retry_on` (outcomes that are tried again) overrule the provider's.
     """
     kind = outcome.kind
@@ -65,19 +71,20 @@ def decide(
         stopped = outcome if kind == "cancelled" else Outcome("cancelled", outcome.text, outcome.exit_code)
         return Decision("stop", stopped)
     if kind == "interrupted":
+        once = provider.slug == EXEC and on_lost != "requeue"
+        if once and not outcome.unsent:  # it may have done half of its work: it is not run twice
+            return Decision("park" if on_lost == "hold" else "fail", outcome)
         return Decision("give_back", outcome)
     if kind in DEADLY and deaths >= DEATHS:
         text = f"failed after {deaths} workers died of this job; the last: {outcome.text or kind}"
         return Decision("fail", Outcome("quarantined", text, outcome.exit_code))
     if kind == "lost" and on_lost in ("hold", "fail"):
         return Decision("park" if on_lost == "hold" else "fail", outcome)
-    if kind == "over_budget":
-        again = tries < OVER_BUDGET_TRIES
-    else:
-        most = provider.max_attempts if max_attempts is None else max_attempts
-        listed = provider.retry_outcomes if retry_on is None else retry_on
-        again = kind in POLICY_MAY_RETRY and kind in listed and tries < most
-    if again:
+    if kind == "over_budget" and not alone and provider.slug != EXEC:
+        return Decision("retry", outcome, alone=True)
+    most = provider.max_attempts if max_attempts is None else max_attempts
+    listed = provider.retry_outcomes if retry_on is None else retry_on
+    if kind in POLICY_MAY_RETRY and kind in listed and tries < most:
         return Decision("retry", outcome, backoff_s(provider.backoff_s, tries, jitter))
     return Decision("time_out" if kind == "timed_out" else "fail", outcome)
 

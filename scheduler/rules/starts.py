@@ -8,15 +8,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import replace
 
+from scheduler.model.command import called
 from scheduler.model.plan import Postpone, Settle, Waiting
 from scheduler.model.verdict import NEVER
 from scheduler.rules import explain
 from scheduler.rules.admission import claims_of
+from scheduler.rules.alone import turn
 from scheduler.rules.closing import lanes
 from scheduler.rules.desk import Desk, Why
+from scheduler.rules.explain_alone import waits_alone
 from scheduler.rules.forecast import Group, Rooms, place_in
 from scheduler.rules.order import Key, line, name_of
-from scheduler.rules.placement import demand_of, most_workers, placements
+from scheduler.rules.placement import most_workers, placements
 from scheduler.rules.search import TRIES, beside_head, best_order, settled
 
 LAST = -(1 << 63)
@@ -43,7 +46,7 @@ def start_best(desk: Desk) -> bool:
             return _begin(desk, first.key)
         stay = {group.key for group in beside_head(groups, first, rooms.free, leaving, closing_s)}
         for key in fitting - stay:
-            desk.why[key] = ("reserved", explain.would_delay(":".join(filter(None, key)), head))
+            desk.why[key] = ("reserved", explain.would_delay(called(*key), head))
         fitting &= stay
     order = best_order(
         groups, rooms.free, leaving, first.key if first is not None else None, closing_s, desk.order,
@@ -111,7 +114,7 @@ def _lanes(desk: Desk, those: Iterable[Waiting]) -> set[str]:
     """The devices that these could be put on, or the one pool that they share with everybody."""
     found: set[str] = set()
     for waiting in those:
-        found |= lanes(demand_of(desk.provider((waiting.slug, waiting.variant))), desk.snapshot.machine)
+        found |= lanes(desk.demand(waiting), desk.snapshot.machine)
     return found
 
 
@@ -166,6 +169,9 @@ def _in_the_way(desk: Desk, wish: Waiting) -> Why | None:
         return "busy", f"worker {worker.id} of {name} ends after its job, and is not replaced before"
     if key in desk.started:
         return "starting", f"a worker of {name} is being started"
+    lonely = turn(desk)
+    if lonely is not None:
+        return "reserved", f"{waits_alone(lonely)}; {name} is started after it"
     pools = _pools(desk, wish)
     for job in desk.eligible:
         if desk.was_served(job) or not (desk.absent(job) or _wants_more(desk, job)):
@@ -181,7 +187,7 @@ def _in_the_way(desk: Desk, wish: Waiting) -> Why | None:
 
 def _pools(desk: Desk, waiting: Waiting) -> set[str]:
     """Every pool that a start of this provider could take something of."""
-    places = placements(demand_of(desk.provider((waiting.slug, waiting.variant))), desk.snapshot.machine)
+    places = placements(desk.demand(waiting), desk.snapshot.machine)
     return {pool for place in places for pool, gib in place.items() if gib > 0}
 
 
@@ -223,7 +229,7 @@ def why_not(desk: Desk, waiting: Waiting) -> Why:
     kept_for = desk.reserved[0].head if desk.reserved else None
     if desk.snapshot.strict and waiting is not head:
         return "reserved", explain.first_in_line(name_of(waiting), head)
-    verdict = desk.standing(waiting).decide(demand_of(provider))
+    verdict = desk.standing(waiting).decide(desk.demand(waiting))
     if verdict.admit and kept_for is None:
         return "reserved", explain.would_delay(name_of(waiting), head)
     if not verdict.admit and not desk.admitted_but_for_kept(waiting):

@@ -15,11 +15,14 @@ from typing import Any
 from scheduler.model.host import (
     Adopt,
     Answered,
+    Charged,
     Failed,
     Forgotten,
     Gone,
     HostEvent,
+    Loose,
     Park,
+    Reclaimed,
     Replied,
     Returned,
     Shown,
@@ -153,6 +156,10 @@ class SimHost:
         else:
             self.after(load_s, Answered(worker_id, 2_000_000 + worker_id, float(worker_id)))
 
+    def charge(self, worker_id: int, charges: dict[str, float]) -> None:
+        """It is visible at once."""
+        self.after(0.0, Charged(worker_id, charges))
+
     def submit(self, task: Task) -> None:
         """The reply comes when the attempt's run time has passed."""
         if task.worker_id not in self._alive:
@@ -209,10 +216,25 @@ class SimHost:
         elif task is None or (task.job_id, task.attempt) != asked:
             self.after(0.0, Forgotten(row.worker_id, *asked))
 
-    def watch_return(self, worker_ids: list[int]) -> None:
+    def attend(self, callers: dict[int, dict[str, Any]]) -> None:
+        """Nobody here has a caller."""
+
+    def keep_environments(self, variants: set[str]) -> None:
+        """Nothing here has an environment."""
+
+    def watch_return(self, rows: list[Loose]) -> None:
         """Memory is back at once."""
-        for worker_id in worker_ids:
-            self.after(0.0, Returned(worker_id, back=True))
+        for row in rows:
+            self.after(0.0, Returned(row.worker_id, back=True))
+
+    def reclaim(self, pool: str, gib: float, job_id: int | None) -> None:
+        """A simulated machine has no file cache: nothing is gained."""
+        self.after(0.0, Reclaimed(pool, gib, 0.0, "a simulated machine has no file cache", job_id))
+
+    def peaks(self, worker_id: int, anew: bool) -> dict[str, float]:
+        """A simulated worker uses what it is charged."""
+        order = self._alive.get(worker_id)
+        return dict(order.charges) if order is not None else {}
 
     def tell(self, job_id: int, state: str) -> None:
         """Keep what was told, for whoever looks."""

@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010")
 """Every revision of the schema, oldest first; the last is what this version writes."""
 
 WAL_LIMIT = 8 << 20
@@ -68,15 +68,15 @@ def open_writer(paths: Paths, *, shared: bool = False) -> sqlite3.Connection:
     return connection
 
 
-def open_reader(paths: Paths) -> sqlite3.Connection:
+def open_reader(paths: Paths, *, at_rest: bool = False) -> sqlite3.Connection:
     """A connection that cannot write and never checkpoints. Hold its snapshot for 5 s at most.
 
     In a folder that cannot be written and where no log is, nobody has the database open: it is read as it lies,
-    without the shared memory that SQLite would make beside it.
+    without the shared memory that SQLite would make beside it. `at_rest`: so in any folder, to leave nothing behind.
     """
     require_local(paths)
     is_made(paths)
-    as_it_lies = not os.path.exists(paths.database + "-wal") and not os.access(paths.home, os.W_OK)
+    as_it_lies = not os.path.exists(paths.database + "-wal") and (at_rest or not os.access(paths.home, os.W_OK))
     where = uri(paths.database, "ro") + ("&immutable=1" if as_it_lies else "")
     connection = sqlite3.connect(where, uri=True, isolation_level=None, timeout=BUSY_MS / 1000, check_same_thread=False)
     try:

@@ -24,6 +24,9 @@ RULINGS = (
 ADMITTED = ("admit", "confirm")
 """The events that tell of a start: the claim, and the same question once everybody could see it."""
 
+RAISED = "raised: "
+"""How the sentence of a claim begins whose worker was ready, and is charged more for it."""
+
 EVENTS = (
     "SELECT at, worker_id, event, text, evidence FROM events WHERE job_id = ? AND job_id IS NOT NULL ORDER BY id DESC"
 )
@@ -48,10 +51,12 @@ def _decision(row: sqlite3.Row) -> dict[str, Any]:
     event, text, worker = row["event"], row["text"], row["worker_id"]
     if event == "admit" and text == "warm":
         text = f"sent to worker {worker}, which was ready: it needed no further room"
+    elif event == "admit" and text.startswith(RAISED):
+        text = f"worker {worker} was ready, and is charged more for it: {text.removeprefix(RAISED)}"
     elif event == "admit":
         text = f"worker {worker} was started for it" + (f": {text}" if text else "")
     elif event == "confirm":
-        text = f"worker {worker} may load its model, still so when everybody could see its claim: {text}"
+        text = f"worker {worker} may begin, still so when everybody could see its claim: {text}"
     elif worker is not None:
         text = f"worker {worker} was ended before anything was spent: {text}"
     ruling = "admit" if event in ADMITTED else event

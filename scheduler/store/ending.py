@@ -14,6 +14,7 @@ from sqlalchemy import Connection
 from scheduler.errors import Fenced, NoSuchJob
 from scheduler.model.outcome import Outcome
 from scheduler.model.states import JOB, JOB_ENDED, LATE, SAME, SAYS, advance
+from scheduler.store import alone as line_of_alone
 from scheduler.store import events, results, rows
 
 REPLIES = ("succeed", "fail", "time_out", "retry")
@@ -21,8 +22,8 @@ REPLIES = ("succeed", "fail", "time_out", "retry")
 
 
 CURRENT = (
-    "SELECT id, state, attempt, worker_id, cancel_requested_at, started_at, tries, laters, deaths"
-    " FROM jobs WHERE id = :id"
+    "SELECT id, state, attempt, worker_id, cancel_requested_at, started_at, tries, laters, deaths, behind, batch,"
+    " priority FROM jobs WHERE id = :id"
 )
 
 
@@ -42,15 +43,19 @@ def finish(
     later: bool = False,
     exit_code: int | None = None,
     versions: dict[str, str] | None = None,
+    alone: bool = False,
     ended_at: str | None = None,
 ) -> str:
-    """End an attempt by `event` (succeed, fail, time_out, retry, give_back, stop, park, cancel); the job's state then.
+    """End an attempt by `event`, which is succeed, fail, time_out, retry, give_back, give_up, stop, park or cancel.
+
+    The job's state then.
 
     `late` = the attempt is over or not the current one: recorded, nothing changed. `not_before_at`, a stamp:
     back in the line it is blocked until then (`block`, by default backoff). `count_death`: a worker died of it.
-    `later`: the worker asked for another time, the try is not counted. give_back uncounts the try, too. `ended_at`, a
+    `later`: the worker asked for another time, the try is not counted. give_back uncounts the try, too. `alone`: back
+    in the line it runs alone, behind everything that is there; a job that did so once goes on doing so. `ended_at`, a
     stamp: when it ended, if that was not `at`; never before it began.
-    Fenced: a give_back, stop or park of an attempt that is not the current one.
+    Fenced: a give_back, give_up, stop or park of an attempt that is not the current one.
     """
     job = rows.first(tx, CURRENT, {"id": job_id})
     if job is None:
@@ -60,7 +65,7 @@ def finish(
             return _late(tx, job, attempt, event, outcome, at)
         raise Fenced(f"attempt {attempt} of job {job_id} is not the current one ({job.attempt}); nothing was changed")
     bound = job.state in ("admitted", "running")
-    if bound and job.cancel_requested_at is not None and event in ("retry", "give_back", "park"):
+    if bound and job.cancel_requested_at is not None and event in ("retry", "give_back", "give_up", "park"):
         event = "stop" if job.state == "running" else "cancel"
         outcome = Outcome("cancelled", outcome.text, outcome.exit_code)
     cell = advance(JOB, job.state, event, lambda: events.story(tx, job_id=job_id))
@@ -78,9 +83,14 @@ def finish(
         blocked = None
         if cell == "queued" and (block is not None or not_before_at is not None):
             blocked = block or "backoff"
+        behind = job.behind
+        if alone and behind is None and cell == "queued":
+            behind = line_of_alone.stands_behind(tx, job.batch, job.priority)
+        if behind is not None and cell == "queued" and blocked is None:
+            blocked = "after"
         move(
             tx, job, cell, worker_id=None, progress=None, head_since_at=None, blocked=blocked,
-            not_before_at=not_before_at, tries=job.tries - 1 if uncounted else job.tries,
+            behind=behind, not_before_at=not_before_at, tries=job.tries - 1 if uncounted else job.tries,
             laters=job.laters + int(later), deaths=job.deaths + int(count_death),
         )  # fmt: skip
     close_attempt(tx, job, outcome, code, ended_at or at, versions)

@@ -238,7 +238,8 @@ def _structure(connection: sqlite3.Connection) -> list[str]:
 
 def _depth(connection: sqlite3.Connection) -> list[str]:
     counted = (
-        "SELECT slug, variant, iif(blocked IS NULL, state, 'blocked'), priority, count(*) FROM jobs GROUP BY 1, 2, 3, 4"
+        "SELECT slug, iif(slug = 'exec', '', variant), iif(blocked IS NULL, state, 'blocked'), priority, count(*)"
+        " FROM jobs GROUP BY 1, 2, 3, 4"
     )
     kept = "SELECT slug, variant, state, priority, n FROM depth"
     have = {tuple(row[:4]): row[4] for row in connection.execute(kept)}

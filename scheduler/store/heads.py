@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from sqlalchemy import Connection
 
 from scheduler.model.plan import Predict
-from scheduler.store import rows
+from scheduler.store import alone, rows
 
 
 def open_head(tx: Connection, job_id: int, at: str) -> None:
@@ -25,8 +25,9 @@ def open_head(tx: Connection, job_id: int, at: str) -> None:
 
 def close_heads(tx: Connection, keep: Iterable[int]) -> None:
     """No job is a head any more, but those in `keep`; whoever becomes one again opens a new window."""
-    kept = set(keep)
-    for head in rows.found(tx, "SELECT id FROM jobs WHERE head_since_at IS NOT NULL"):
+    those = rows.found(tx, alone.HEADS)
+    kept = {*keep, *alone.mates(those, set(keep))}
+    for head in those:
         if head.id not in kept:
             rows.write(tx, "UPDATE jobs SET head_since_at = NULL WHERE id = :id", {"id": head.id})
 

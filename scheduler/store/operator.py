@@ -10,6 +10,7 @@ from typing import Any
 from sqlalchemy import Connection
 
 from scheduler.errors import Fenced, NoSuchJob, Refused, UsageError
+from scheduler.model.command import EXEC
 from scheduler.model.outcome import Outcome
 from scheduler.model.states import JOB, SAME, SAYS, advance
 from scheduler.store import events, rows
@@ -17,7 +18,7 @@ from scheduler.store.ending import close_attempt, move
 
 JOBS = (
     "SELECT id, state, attempt, blocked, out, worker_id, not_before_at, slug, variant, revision, priority, timeout_s,"
-    " max_attempts, on_lost, retry_on, params, size FROM jobs WHERE id = :id"
+    " max_attempts, on_lost, retry_on, params, size, behind, measures FROM jobs WHERE id = :id"
 )
 TAKEN = (
     "SELECT id, state FROM jobs WHERE out = :out AND out IS NOT NULL AND id <> :id"
@@ -25,8 +26,8 @@ TAKEN = (
 )
 
 NO_BACKOFF = (
-    "UPDATE jobs SET blocked = NULL, not_before_at = NULL WHERE state = 'queued' AND blocked IS NOT NULL"
-    " AND blocked = 'backoff' AND slug = :slug"
+    "UPDATE jobs SET blocked = iif(behind IS NULL, NULL, 'after'), not_before_at = NULL WHERE state = 'queued'"
+    " AND blocked IS NOT NULL AND blocked = 'backoff' AND slug = :slug"
 )
 
 WAITING, UNSENT = ("queued", "held"), ("queued", "held", "admitted")
@@ -70,7 +71,8 @@ def release(tx: Connection, job_id: int, at: str) -> str:
     job, state = _asked(tx, job_id, "release")
     if state != job.state:
         begin = job.not_before_at is not None and job.not_before_at > at and not job.attempt
-        move(tx, job, state, blocked="begin" if begin else None, not_before_at=job.not_before_at if begin else None)
+        blocked = "begin" if begin else _line(job)
+        move(tx, job, state, blocked=blocked, not_before_at=job.not_before_at if begin else None)
         events.record(tx, at, job_id=job_id, event="release")
     return state
 
@@ -82,6 +84,11 @@ def requeue(tx: Connection, job_id: int, at: str) -> str:
     destination by now.
     """
     job, state = _asked(tx, job_id, "requeue")
+    if job.slug == EXEC and state != job.state:
+        raise UsageError(
+            f"job {job_id} is a command, and neither its terminal nor its environment is kept after its end; run it"
+            " again with schedq exec"
+        )
     other = rows.first(tx, TAKEN, {"out": job.out, "id": job_id}) if job.out is not None else None
     if other is not None:
         raise Refused(
@@ -91,6 +98,7 @@ def requeue(tx: Connection, job_id: int, at: str) -> str:
     move(
         tx, job, state, tries=0, laters=0, deaths=0, worker_id=None, started_at=None, ended_at=None,
         cancel_requested_at=None, outcome=None, outcome_text=None, exit_code=None, progress=None, not_before_at=None,
+        behind=job.behind if job.measures else None, blocked="after" if job.measures else None,
     )  # fmt: skip
     events.record(tx, at, job_id=job_id, event="requeue", text=f"was {job.state}")
     return state
@@ -109,7 +117,7 @@ def update(tx: Connection, job_id: int, at: str, columns: dict[str, Any]) -> str
     new = {column: value for column, value in columns.items() if getattr(job, column) != value}
     if not new:
         return ""
-    more = {"blocked": None} if "revision" in new and job.blocked == "revision" else {}
+    more = {"blocked": _line(job)} if "revision" in new and job.blocked == "revision" else {}
     terms = ", ".join(f"{column} = :{column}" for column in (*new, *more))
     done = rows.write(
         tx,
@@ -121,6 +129,11 @@ def update(tx: Connection, job_id: int, at: str, columns: dict[str, Any]) -> str
     text = ", ".join(_change(column, getattr(job, column), value) for column, value in new.items() if column in WORDS)
     events.record(tx, at, job_id=job_id, event="update", text=text or "its parameters")
     return text or "its parameters"
+
+
+def _line(job: Any) -> str | None:
+    """What blocks a job that nothing else does: `after` in the line of those that run alone, nothing in its own."""
+    return None if job.behind is None else "after"
 
 
 def _decided(state: str, column: str) -> str:

@@ -9,6 +9,7 @@ import json
 import sqlite3
 
 from scheduler.clock import seconds
+from scheduler.model.command import EXEC
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -50,6 +51,9 @@ class Outlook:
 
         `ahead`: how many of its provider's waiting jobs stand before it, counted here unless given.
         """
+        if row["slug"] == EXEC:  # how long a command takes nobody can tell
+            waits = self._runs and row["state"] == "queued" and row["blocked"] is None
+            return self._of_waiting(row, ahead)[0] if waits else None, None
         if row["state"] == "running":
             return None, self._rest_of_run_s(row)
         if not self._runs:

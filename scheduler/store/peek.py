@@ -11,7 +11,7 @@ import sqlite3
 
 from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
-from scheduler.store import brief, content
+from scheduler.store import brief, command_rows, content
 from scheduler.store.connection import open_reader, require_current, revision, told
 from scheduler.store.intake import missing
 from scheduler.store.kept import is_made
@@ -30,7 +30,7 @@ WAITING_SHOWN, HELD_SHOWN, ENDED_SHOWN = 20, 100, 5
 COLUMNS = (
     "id, slug, variant, name, user, state, blocked, priority, batch, attempt, tries, laters, submitted_at,"
     " not_before_at, started_at, ended_at, worker_id, cancel_requested_at, outcome, outcome_text, exit_code, progress,"
-    " revision, out"
+    " revision, out, behind, measures"
 )
 
 ACTIVE = (
@@ -59,12 +59,12 @@ SCHEDULER = (
 LIVE_QUERIES = (ACTIVE, HELD, WAITING, BLOCKED, ENDED, DEPTH, UNRETURNED, SCHEDULER)
 
 
-def _look(paths: Paths, question: Callable[[sqlite3.Connection], T], empty: T) -> T:
-    """The answer of one read snapshot; `empty` where there is no queue yet."""
+def looked(paths: Paths, question: Callable[[sqlite3.Connection], T], empty: T, *, at_rest: bool = False) -> T:
+    """The answer of one read snapshot; `empty` where there is no queue yet. `at_rest`: nobody else is expected."""
     if not is_made(paths):
         return empty
     with told(paths, reading=True):
-        connection = open_reader(paths)
+        connection = open_reader(paths, at_rest=at_rest)
         try:
             connection.execute("BEGIN")
             found = revision(connection, paths)
@@ -92,7 +92,7 @@ def status(paths: Paths) -> dict[str, Any]:
         "counts": {}, "waiting_more": 0, "held_more": 0, "paused_at": None, "drained_at": None, "facts_at": None,
         "notes": [],
     }  # fmt: skip
-    return _look(paths, lambda connection: {**empty, **_status(connection, at_s, runs)}, empty)
+    return looked(paths, lambda connection: {**empty, **_status(connection, at_s, runs)}, empty)
 
 
 def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str, Any]:
@@ -105,7 +105,7 @@ def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str
     for slug, variant, state, n in connection.execute(DEPTH):
         counts[state] = counts.get(state, 0) + n
         if state == "queued":
-            waiting += connection.execute(WAITING, (slug, variant, WAITING_SHOWN))
+            waiting += connection.execute(command_rows.waiting_of(slug, WAITING), (slug, variant, WAITING_SHOWN))
     waiting.sort(key=lambda row: (-row["priority"], row["id"]))
     del waiting[WAITING_SHOWN:]
     blocked = counts.pop("blocked", 0)
@@ -185,7 +185,7 @@ def job(paths: Paths, job_id: int) -> dict[str, Any]:
         answer["result"] = dict(made) if made is not None else None
         return answer
 
-    return _there(_look(paths, question, None), job_id, paths)
+    return _there(looked(paths, question, None), job_id, paths)
 
 
 def decisions(paths: Paths, job_id: int) -> dict[str, Any]:
@@ -201,7 +201,7 @@ def decisions(paths: Paths, job_id: int) -> dict[str, Any]:
         made = decisions(connection, row, scheduler_runs(paths))
         return {"schema_version": SCHEMA_VERSION, **shown, "decisions": made}
 
-    return _there(_look(paths, question, None), job_id, paths)
+    return _there(looked(paths, question, None), job_id, paths)
 
 
 def planned(paths: Paths, most: int) -> dict[str, Any]:
@@ -223,12 +223,12 @@ def planned(paths: Paths, most: int) -> dict[str, Any]:
         for slug, variant, state, n in connection.execute(DEPTH).fetchall():
             blocked += n if state in ("blocked", "held") else 0
             if state == "queued":
-                rows = connection.execute(WAITING, (slug, variant, most)).fetchall()
+                rows = connection.execute(command_rows.waiting_of(slug, WAITING), (slug, variant, most)).fetchall()
                 waiting_more += n - len(rows)
                 jobs += [_job(row, reasons.of(row), outlook.of(row, ahead)) for ahead, row in enumerate(rows)]
         return {**empty, "jobs": sorted(jobs, key=_turn), "waiting_more": waiting_more, "blocked": blocked}
 
-    return _look(paths, question, empty)
+    return looked(paths, question, empty)
 
 
 def _turn(job: dict[str, Any]) -> tuple[float, float, int]:
@@ -248,7 +248,7 @@ def result(paths: Paths, job_id: int) -> tuple[bytes | None, str | None, dict[st
         ).fetchone()
         return (row["reply"], row["destination"], row["sha256"]) if row is not None else (None, None, None)
 
-    reply, destination, sha256 = _look(paths, question, (None, None, None))
+    reply, destination, sha256 = looked(paths, question, (None, None, None))
     if reply is None and sha256 is not None:
         reply = content.read(paths, sha256)
     return reply, destination, shown
@@ -261,23 +261,23 @@ def input_bytes(paths: Paths, job_id: int) -> bytes | None:
         row = "SELECT input, input_sha256, input_bytes FROM jobs WHERE id = ?"
         return connection.execute(row, (job_id,)).fetchone()
 
-    data, sha256, size = _there(_look(paths, question, None), job_id, paths)
+    data, sha256, size = _there(looked(paths, question, None), job_id, paths)
     return content.read(paths, sha256) if data is None and size else data
 
 
 def states(paths: Paths, ids: Iterable[int]) -> dict[int, str]:
     """The state of each of these jobs; one that is not there is not in the answer."""
-    return _look(paths, lambda connection: brief.states(connection, list(ids)), {})
+    return looked(paths, lambda connection: brief.states(connection, list(ids)), {})
 
 
 def briefly(paths: Paths, ids: Iterable[int]) -> dict[int, dict[str, Any]]:
     """{"id", "slug", "variant", "name", "state"} of each of these jobs that is there, by id."""
-    return _look(paths, lambda connection: brief.jobs(connection, list(ids)), {})
+    return looked(paths, lambda connection: brief.jobs(connection, list(ids)), {})
 
 
 def last_id(paths: Paths) -> int | None:
     """The id of the job submitted last, None if there is none."""
-    found = _look(paths, lambda c: c.execute("SELECT max(id) FROM jobs").fetchone()[0], None)
+    found = looked(paths, lambda c: c.execute("SELECT max(id) FROM jobs").fetchone()[0], None)
     return None if found is None else int(found)
 
 
@@ -290,38 +290,38 @@ def ids(paths: Paths, filters: dict[str, Any]) -> list[int]:
     from scheduler.store.filters import query
 
     asked, values = query(filters)
-    return _look(paths, lambda connection: [row[0] for row in connection.execute(asked, values)], [])
+    return looked(paths, lambda connection: [row[0] for row in connection.execute(asked, values)], [])
 
 
 def names(paths: Paths, batch: str) -> tuple[list[str] | None, list[str]]:
     """(None if a job has this batch, else the batches of the last jobs; every slug, and `slug:variant`, with jobs)."""
     none: tuple[list[str] | None, list[str]] = ([], [])
-    return _look(paths, lambda connection: (brief.batches(connection, batch), brief.providers(connection)), none)
+    return looked(paths, lambda connection: (brief.batches(connection, batch), brief.providers(connection)), none)
 
 
 def workers(paths: Paths) -> list[dict[str, Any]]:
     """The live workers, as in `status`."""
     from scheduler.store import sighted
 
-    return _look(paths, lambda connection: sighted.workers(connection, now_s()), [])
+    return looked(paths, lambda connection: sighted.workers(connection, now_s()), [])
 
 
-def unreturned(paths: Paths) -> list[dict[str, Any]]:
+def unreturned(paths: Paths, *, at_rest: bool = False) -> list[dict[str, Any]]:
     """{"worker_id", "slug", "pool", "charge_gib", "state"} of each charge that outlives its worker."""
-    return _look(paths, lambda connection: [dict(row) for row in connection.execute(UNRETURNED)], [])
+    return looked(paths, lambda reader: [dict(row) for row in reader.execute(UNRETURNED)], [], at_rest=at_rest)
 
 
 def last_scheduler(paths: Paths) -> dict[str, Any] | None:
     """{"pid", "started_at", "ended_at" (None: runs, or was killed)} of the newest scheduler, None if none ever was."""
     last = "SELECT pid, started_at, ended_at FROM schedulers ORDER BY epoch DESC LIMIT 1"
-    found = _look(paths, lambda connection: connection.execute(last).fetchone(), None)
+    found = looked(paths, lambda connection: connection.execute(last).fetchone(), None)
     return None if found is None else dict(found)
 
 
 def broken(paths: Paths) -> dict[str, dict[str, Any]]:
     """Each slug of which failures are remembered: how many, the last, since when it is not tried, and until when."""
     asked = "SELECT slug, failures, last_error, opened_at, next_try_at FROM breakers ORDER BY slug"
-    return _look(paths, lambda connection: {row["slug"]: dict(row) for row in connection.execute(asked)}, {})
+    return looked(paths, lambda connection: {row["slug"]: dict(row) for row in connection.execute(asked)}, {})
 
 
 def stopped(paths: Paths) -> tuple[str | None, str | None]:
@@ -332,14 +332,14 @@ def stopped(paths: Paths) -> tuple[str | None, str | None]:
         return (row["paused_at"], row["drained_at"]) if row is not None else (None, None)
 
     neither: tuple[str | None, str | None] = (None, None)
-    return _look(paths, question, neither)
+    return looked(paths, question, neither)
 
 
 def facts(paths: Paths) -> dict[str, Any] | None:
     """The last recorded snapshot of this machine, None if it was never recorded."""
     from scheduler.store import sighted
 
-    found = _look(paths, sighted.facts, None)
+    found = looked(paths, sighted.facts, None)
     return None if found is None else found[1]
 
 

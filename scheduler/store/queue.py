@@ -15,6 +15,7 @@ from sqlalchemy import Connection
 from scheduler.errors import Fenced, NoSuchJob
 from scheduler.model.states import JOB, advance
 from scheduler.store import events, rows
+from scheduler.store.commands import HEAD_COMMANDS
 from scheduler.store.ending import cancel_admitted, finish
 from scheduler.store.operator import hold, release, requeue
 
@@ -31,8 +32,10 @@ OF_GROUP = (
 HEADS = (
     "SELECT j.id, j.slug, j.variant, j.priority, j.revision, j.submitted_at, j.head_since_at, g.n AS count,"
     f" ({OF_GROUP.format('priority', 'g', 'g', 1)}) AS next_priority, ({OF_GROUP.format('id', 'g', 'g', 1)}) AS next_id"
-    " FROM (SELECT slug, variant, sum(n) AS n FROM depth WHERE state = 'queued' GROUP BY slug, variant) AS g"
+    " FROM (SELECT slug, variant, sum(n) AS n FROM depth WHERE state = 'queued' AND slug <> 'exec'"
+    " GROUP BY slug, variant) AS g"
     f" JOIN jobs AS j ON j.id = ({OF_GROUP.format('id', 'g', 'g', 0)})"
+    f" UNION ALL SELECT * FROM ({HEAD_COMMANDS})"
 )
 MISMATCHED = (
     "WITH known AS (SELECT json_extract(value, '$[0]') AS slug, json_extract(value, '$[1]') AS variant,"
@@ -44,6 +47,10 @@ MISMATCHED = (
     " AND blocked IS NULL AND revision > k.revision)"
     " OR EXISTS (SELECT 1 FROM jobs WHERE slug = k.slug AND variant = k.variant AND state = 'queued'"
     " AND blocked = 'revision' AND revision = k.revision)"
+    " OR EXISTS (SELECT 1 FROM jobs WHERE slug = k.slug AND variant = k.variant AND state = 'queued'"
+    " AND blocked = 'after' AND revision < k.revision AND behind IS NOT NULL)"
+    " OR EXISTS (SELECT 1 FROM jobs WHERE slug = k.slug AND variant = k.variant AND state = 'queued'"
+    " AND blocked = 'after' AND revision > k.revision AND behind IS NOT NULL)"
 )
 FOLLOWING = (
     "SELECT priority, id FROM jobs WHERE slug = :slug AND variant = :variant AND state = 'queued' AND blocked IS NULL"
@@ -56,7 +63,8 @@ LIVE = (
 LAST_SUBMITTED = "SELECT submitted_at FROM jobs WHERE id = (SELECT max(id) FROM jobs)"
 BOUND = "SELECT * FROM jobs WHERE worker_id = :worker_id AND worker_id IS NOT NULL AND state IN ('admitted', 'running')"
 DUE = (
-    "UPDATE jobs SET blocked = NULL, not_before_at = NULL WHERE state = 'queued' AND blocked IS NOT NULL"
+    "UPDATE jobs SET blocked = iif(behind IS NULL, NULL, 'after'), not_before_at = NULL"
+    " WHERE state = 'queued' AND blocked IS NOT NULL"
     " AND not_before_at <= :now_at AND blocked IN ('backoff', 'begin')"
 )
 NEXT_DUE = (
@@ -65,15 +73,19 @@ NEXT_DUE = (
 )
 OTHER_REVISION = (
     "UPDATE jobs SET blocked = 'revision', head_since_at = NULL WHERE slug = :slug AND variant = :variant"
-    " AND state = 'queued' AND blocked IS NULL AND revision {} :revision"
+    " AND state = 'queued' AND {} AND revision {} :revision"
 )
+IN_LINE = "blocked IS NULL", "blocked = 'after' AND behind IS NOT NULL"
+"""What may go: in its provider's line, and in that of the jobs that run alone."""
+
+OTHER_REVISIONS = tuple(OTHER_REVISION.format(line, sign) for line in IN_LINE for sign in "<>")
 SERVED = (
     "INSERT INTO served (slug, variant, revision) SELECT json_extract(value, '$[0]'), json_extract(value, '$[1]'),"
     " json_extract(value, '$[2]') FROM json_each(:known) WHERE true"
     " ON CONFLICT (slug, variant) DO UPDATE SET revision = excluded.revision WHERE revision <> excluded.revision"
 )
 SAME_REVISION = (
-    "UPDATE jobs SET blocked = NULL WHERE slug = :slug AND variant = :variant"
+    "UPDATE jobs SET blocked = iif(behind IS NULL, NULL, 'after') WHERE slug = :slug AND variant = :variant"
     " AND state = 'queued' AND blocked = 'revision' AND revision = :revision"
 )
 
@@ -81,8 +93,8 @@ SAME_REVISION = (
 def heads(tx: Connection) -> list[Any]:
     """The first job that may start of each (slug, variant): what a plan sees of it.
 
-    And `count`, how many there are; `next_priority` and `next_id` of the one behind it, None if it is the last. Costs
-    O(providers), whatever the length of the queue.
+    And `count`, how many there are; `next_priority` and `next_id` of the one behind it, None if it is the last. Each
+    command is one of its own, the first of them are seen. Costs O(providers), whatever the length of the queue.
     """
     return rows.found(tx, HEADS)
 
@@ -136,7 +148,7 @@ def set_revision_blocks(tx: Connection, revisions: dict[tuple[str, str], str]) -
     rows.write(tx, SERVED, {"known": known})
     for group in rows.found(tx, MISMATCHED, {"known": known}):
         values = group._asdict()
-        for statement in (OTHER_REVISION.format("<"), OTHER_REVISION.format(">"), SAME_REVISION):
+        for statement in (*OTHER_REVISIONS, SAME_REVISION):
             changed += rows.write(tx, statement, values).rowcount
     return changed
 
@@ -181,8 +193,10 @@ def claim_warm(tx: Connection, job_id: int, worker_id: int, epoch: int, at: str)
 def _claim(tx: Connection, job: Any, state: str, worker_id: int, sent_at: str | None = None) -> int:
     done = rows.write(
         tx, "UPDATE jobs SET state = :state, attempt = :attempt, worker_id = :worker_id, head_since_at = NULL,"
+        " blocked = NULL,"
         " progress = NULL, tries = tries + :tried, started_at = coalesce(started_at, :sent_at)"
-        " WHERE id = :id AND state = :was AND blocked IS NULL AND attempt = :before",
+        " WHERE id = :id AND state = :was AND attempt = :before"
+        " AND (blocked IS NULL OR (blocked = 'after' AND behind IS NOT NULL))",
         {
             "state": state, "attempt": job.attempt + 1, "worker_id": worker_id, "id": job.id, "was": job.state,
             "before": job.attempt, "tried": int(sent_at is not None), "sent_at": sent_at,

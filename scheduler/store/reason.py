@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 
 from scheduler.clock import now_s, seconds
+from scheduler.model.command import called, line_alone
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -17,6 +18,8 @@ NEXT_TRY = "SELECT next_try_at FROM breakers WHERE slug = ?"
 HELD_BY = "SELECT event FROM events WHERE job_id = ? AND event IN ('park', 'hold', 'submit') ORDER BY id DESC LIMIT 1"
 EVIDENCE = "SELECT evidence FROM reasons WHERE slug = ? AND variant = ?"
 PASSING = ("backoff", "begin")
+BEHIND = "runs alone, behind everything else of its priority"
+
 DOWN = "no scheduler runs for this queue; `schedq up` starts one"
 
 
@@ -39,13 +42,14 @@ class Reasons:
             return self._held(row) or own
         if own is not None or row["state"] != "queued":
             return own
-        provider = self._providers.get((row["slug"], row["variant"]))
-        name = f"{row['slug']}:{row['variant']}" if row["variant"] else row["slug"]
+        alone = _is_alone(row)
+        provider = self._providers.get(_key(row))
+        name = called(row["slug"], row["variant"]) + (", alone" if alone else "")
         if not self._runs:
             last = f" (the last one said: {provider['text']})" if provider is not None else ""
             return {"ruling": "scheduler_down", "text": DOWN + last}
         if provider is None:
-            return {"ruling": "busy", "text": f"waits for its turn at {name}"}
+            return {"ruling": "busy", "text": BEHIND if alone else f"waits for its turn at {name}"}
         head = provider["job_id"]
         if head is None or head == row["id"]:
             return {"ruling": provider["ruling"], "text": provider["text"] + self._again(provider)}
@@ -61,7 +65,8 @@ class Reasons:
         if reason is None:
             return None
         found: dict[str, Any] = {"at": None, **reason, "evidence": None}
-        provider = self._providers.get((row["slug"], row["variant"]))
+        key = _key(row)
+        provider = self._providers.get(key)
         if provider is None or not self._runs or self._own(row) is not None:
             return found
         head = provider["job_id"]
@@ -69,7 +74,7 @@ class Reasons:
             if not self._waiting(head):
                 return found
             found["text"] += f": {provider['text']}"
-        evidence = self._connection.execute(EVIDENCE, (row["slug"], row["variant"])).fetchone()[0]
+        evidence = self._connection.execute(EVIDENCE, key).fetchone()[0]
         return {**found, "at": provider["at"], "evidence": parsed(evidence)}
 
     def _own(self, row: sqlite3.Row) -> dict[str, str] | None:
@@ -155,6 +160,17 @@ def _when(at: str | None) -> str:
     return f"in {left_s / 60:.0f} min" if left_s < 6000 else f"in {left_s / 3600:.0f} h"
 
 
+def _is_alone(row: sqlite3.Row) -> bool:
+    """Whether it waits for its turn to run alone: put back behind the others, or to be measured."""
+    return row["blocked"] == "after" and row["behind"] is not None
+
+
+def _key(row: sqlite3.Row) -> tuple[str, str]:
+    """Whose reason it shares: its provider's, or that of its provider's jobs that run alone."""
+    of = row["slug"], row["variant"]
+    return line_alone(*of, bool(row["measures"])) if _is_alone(row) else of
+
+
 def _own(row: sqlite3.Row) -> dict[str, str] | None:
     at: Any = row["not_before_at"]
     if row["state"] == "held":
@@ -164,6 +180,6 @@ def _own(row: sqlite3.Row) -> dict[str, str] | None:
             return {"ruling": "backoff", "text": f"{_tried(row)}, tries again {_when(at)}"}
         case "begin":
             return {"ruling": "begin", "text": f"was told not to begin before {f'{at[:19]}Z' if at else 'its time'}"}
-        case "after":
+        case "after" if not _is_alone(row):
             return {"ruling": "after", "text": "waits for the jobs that it comes after"}
     return None

@@ -18,7 +18,7 @@ DEFAULTS: dict[str, object] = {
     "priority": 0, "batch": None, "key": None, "params": "{}", "input_sha256": "", "input_name": "",
     "input_kind": "", "input_bytes": 0, "files": "{}", "size": None, "revision": "", "out": None,
     "timeout_s": None, "max_attempts": None, "on_lost": "requeue", "retry_on": None, "submitted_at": "",
-    "not_before_at": None, "input": None,
+    "not_before_at": None, "behind": None, "measures": 0, "input": None,
 }  # fmt: skip
 """The columns that a submitter may know, in the order of the INSERT; a row needs at least `slug`."""
 
@@ -69,4 +69,9 @@ def as_text(value: Any) -> str:
         return "{}"
     import json
 
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    try:
+        text = json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        text.encode()
+    except UnicodeEncodeError:  # bytes of a command that are no UTF-8: they come back as they were
+        text = json.dumps(value, separators=(",", ":"))
+    return text

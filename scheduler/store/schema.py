@@ -7,24 +7,20 @@ independent of history (P12): a query uses one only if it repeats the index's ow
 
 from __future__ import annotations
 
-from typing import Any
-
 from sqlalchemy import BLOB as BYTES
 from sqlalchemy import INTEGER as INT
-from sqlalchemy import (
-    REAL,
-    CheckConstraint,
-    Column,
-    ForeignKey,
-    Index,
-    MetaData,
-    Table,
-    desc,
-    text,
-)
+from sqlalchemy import REAL, CheckConstraint, Column, ForeignKey, Index, desc, text
 from sqlalchemy import TEXT as STR
 
-metadata = MetaData()
+from scheduler.store import schema_peaks
+from scheduler.store.columns import given_id as _id
+from scheduler.store.columns import metadata as metadata
+from scheduler.store.columns import must as _must
+from scheduler.store.columns import one_of as _one_of
+from scheduler.store.columns import table as _table
+
+PEAKS = schema_peaks.peaks, schema_peaks.learned
+"""Tables that are described apart."""
 
 JOB_STATES = ("queued", "held", "admitted", "running", "succeeded", "failed", "cancelled", "timed_out", "refused")
 WORKER_STATES = ("parked", "starting", "ready", "busy", "retiring", "gone")
@@ -36,25 +32,9 @@ ELIGIBLE = "state = 'queued' AND blocked IS NULL"
 BLOCKED = "state = 'queued' AND blocked IS NOT NULL"
 ACTIVE = "state IN ('held', 'admitted', 'running')"
 PAST = "state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'refused')"
+ALONE = "behind IS NOT NULL AND state IN ('queued', 'admitted', 'running')"
+LONELY = "behind IS NOT NULL AND state = 'queued' AND blocked = 'after'"
 BOUND = "worker_id IS NOT NULL AND state IN ('admitted', 'running')"
-
-
-def _table(name: str, *parts: Any, **options: Any) -> Table:
-    return Table(name, metadata, *parts, sqlite_strict=True, **options)
-
-
-def _id(name: str = "id") -> Column[Any]:
-    return Column(name, INT, primary_key=True, autoincrement=True)
-
-
-def _must(name: str, kind: Any, default: str | None = None) -> Column[Any]:
-    return Column(name, kind, nullable=False, server_default=None if default is None else text(default))
-
-
-def _one_of(column: str, words: tuple[str, ...], *, or_null: bool = False) -> CheckConstraint:
-    listed = f"{column} IN ({', '.join(repr(word) for word in words)})"
-    return CheckConstraint(f"{column} IS NULL OR {listed}" if or_null else listed)
-
 
 queue = _table(
     "queue",
@@ -108,6 +88,10 @@ workers = _table(
     Column("versions", STR),
     _must("warm_hits", INT, "0"),
     Column("overdue_at", STR),
+    Column("host_gib", REAL),
+    _must("alone", INT, "0"),
+    Column("bucket", INT),
+    Column("raising", STR),
     _one_of("state", WORKER_STATES),
     sqlite_autoincrement=True,
 )
@@ -155,6 +139,8 @@ jobs = _table(
     Column("progress", STR),
     Column("input", BYTES),  # late: what stands behind a large value is slow to read
     Column("retry_on", STR),
+    Column("behind", INT),
+    _must("measures", INT, "0"),
     _one_of("state", JOB_STATES),
     _one_of("blocked", BLOCKS, or_null=True),
     CheckConstraint("blocked IS NULL OR state = 'queued'"),
@@ -163,6 +149,7 @@ jobs = _table(
 )
 _c = jobs.c
 Index("jobs_heads", _c.slug, _c.variant, desc(_c.priority), _c.id, sqlite_where=text(ELIGIBLE))
+Index("jobs_commands", desc(_c.priority), _c.id, sqlite_where=text(f"slug = 'exec' AND {ELIGIBLE}"))
 Index("jobs_due", _c.not_before_at, sqlite_where=text(BLOCKED))
 Index("jobs_revisions", _c.slug, _c.variant, _c.blocked, _c.revision, sqlite_where=text("state = 'queued'"))
 Index("jobs_active", _c.state, _c.id, sqlite_where=text(ACTIVE))
@@ -177,6 +164,10 @@ Index(
     unique=True,
     sqlite_where=text("out IS NOT NULL AND state IN ('queued', 'held', 'admitted', 'running', 'succeeded')"),
 )
+Index("jobs_alone", desc(_c.priority), _c.behind, _c.batch, _c.id, sqlite_where=text(ALONE))
+_LINE = (desc(_c.priority), _c.behind, _c.batch, _c.id)
+Index("jobs_alone_firsts", _c.slug, _c.variant, _c.measures, *_LINE, sqlite_where=text(f"{LONELY} AND slug <> 'exec'"))
+Index("jobs_alone_commands", *_LINE, sqlite_where=text(f"slug = 'exec' AND {LONELY}"))
 Index("jobs_past", _c.state, _c.slug, _c.variant, sqlite_where=text(PAST))
 Index("jobs_outcome", _c.outcome, _c.slug, _c.variant, sqlite_where=text("outcome IS NOT NULL"))
 Index("jobs_user", _c.user, _c.submitted_at)
@@ -234,6 +225,8 @@ leases = _table(
     _must("reserved_at", STR),
     Column("released_at", STR),
     Column("text", STR),
+    Column("before_gib", REAL),
+    Column("returning_at", STR),
     _one_of("state", LEASE_STATES),
     CheckConstraint("charge_gib >= 0"),
     sqlite_autoincrement=True,

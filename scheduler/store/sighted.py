@@ -17,6 +17,11 @@ CHARGED = "SELECT worker_id, pool, charge_gib, state FROM leases WHERE state <> 
 DOING = (
     "SELECT worker_id, id FROM jobs WHERE state IN ('held', 'admitted', 'running') AND state IN ('admitted', 'running')"
 )
+LOOSE = (
+    "SELECT worker_id, slug, pool, charge_gib, state, returning_at, text FROM leases"
+    " WHERE state <> 'released' AND state IN ('returning', 'leaked') ORDER BY worker_id, id"
+)
+GONE = ("returning", "leaked")
 GROWING = ("reserved", "held")
 """States of a lease whose worker can still touch more of it."""
 
@@ -41,20 +46,34 @@ def machine(connection: sqlite3.Connection) -> dict[str, Any]:
     at, snapshot = found
     charged: dict[str, list[float]] = {}
     growing: dict[str, list[float]] = {}
+    left: dict[str, float] = {}
     for _, pool, charge_gib, state in connection.execute(CHARGED):
         charged.setdefault(pool, []).append(charge_gib)
+        if state in GONE:
+            left[pool] = left.get(pool, 0.0) + charge_gib
         if state in GROWING:
             growing.setdefault(pool, []).append(charge_gib)
     pools = []
     for pool in snapshot.get("pools", []):
-        held_gib = math.fsum([*charged.get(pool["id"], ()), pool.get("others_gib") or 0.0])
+        twice_gib = min(pool.get("nobodys_gib") or 0.0, left.get(pool["id"], 0.0))  # what is not back, in use
+        held_gib = math.fsum([*charged.get(pool["id"], ()), pool.get("others_gib") or 0.0, -twice_gib])
         most_gib = math.fsum([*growing.get(pool["id"], ()), pool.get("others_owed_gib") or 0.0])
         owed_gib = min(pool.get("owed_gib") or 0.0, most_gib)
         pools.append({**pool, "charged_gib": held_gib, "owed_gib": owed_gib})
     return {
         "facts_at": at, "pools": pools, "others": snapshot.get("others", []), "cores": snapshot.get("cores"),
-        "notes": snapshot.get("notes", []),
+        "notes": snapshot.get("notes", []), "unreturned": loose(connection),
+        "guard": snapshot.get("guard", {}), "reclaim": snapshot.get("reclaim", {}),
     }  # fmt: skip
+
+
+def loose(connection: sqlite3.Connection) -> list[dict[str, Any]]:
+    """Charges whose worker is gone: `returning` = its memory is expected back, `leaked` = it did not come.
+
+    `since_at` is when the last of it ended, `text` what was last seen of what is missing.
+    """
+    names = ("worker_id", "slug", "pool", "charge_gib", "state", "since_at", "text")
+    return [dict(zip(names, row, strict=True)) for row in connection.execute(LOOSE)]
 
 
 def workers(connection: sqlite3.Connection, at_s: float) -> list[dict[str, Any]]:

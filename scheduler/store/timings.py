@@ -6,6 +6,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from scheduler.model.command import EXEC
 from scheduler.store import rows
 
 RECENT = 50
@@ -13,13 +14,15 @@ RECENT = 50
 
 
 def loaded(tx: Connection, slug: str, variant: str, load_s: float) -> None:
-    """A worker answered `load_s` seconds after it was let go."""
+    """A worker answered `load_s` seconds after it was let go. A command loads nothing."""
+    if slug == EXEC:
+        return
     _add(tx, slug, variant, "loads", "load_s", load_s)
 
 
 def ran(tx: Connection, slug: str, variant: str, run_s: float) -> None:
-    """A request was answered well, `run_s` seconds after it was sent."""
-    _add(tx, slug, variant, "runs", "run_s", run_s)
+    """A request was answered well, `run_s` seconds after it was sent. All commands have one mean."""
+    _add(tx, slug, "" if slug == EXEC else variant, "runs", "run_s", run_s)
 
 
 def known(tx: Connection) -> dict[tuple[str, str], Any]:

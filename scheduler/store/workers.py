@@ -36,14 +36,20 @@ def insert(
     created_at: str,
     device: str | None = None,
     env_hash: str | None = None,
+    host_gib: float | None = None,
+    alone: bool = False,
 ) -> int:
-    """A worker that is about to be parked, and its id."""
+    """A worker that is about to be parked, and its id.
+
+    `host_gib` is the part of its charges that is host memory. `alone`: it is charged all that its pool can give.
+    """
     done = rows.write(
-        tx, "INSERT INTO workers (slug, variant, revision, mode, host_id, epoch, device, env_hash, state, created_at)"
-        " VALUES (:slug, :variant, :revision, :mode, :host_id, :epoch, :device, :env_hash, 'parked', :created_at)",
+        tx, "INSERT INTO workers (slug, variant, revision, mode, host_id, epoch, device, env_hash, state, created_at,"
+        " host_gib, alone) VALUES (:slug, :variant, :revision, :mode, :host_id, :epoch, :device, :env_hash, 'parked',"
+        " :created_at, :host_gib, :alone)",
         {
             "slug": slug, "variant": variant, "revision": revision, "mode": mode, "host_id": host_id, "epoch": epoch,
-            "device": device, "env_hash": env_hash, "created_at": created_at,
+            "device": device, "env_hash": env_hash, "created_at": created_at, "host_gib": host_gib, "alone": int(alone),
         },
     )  # fmt: skip
     return int(done.lastrowid)
@@ -95,6 +101,16 @@ def change(tx: Connection, worker_id: int, expected: str, *, state: str, **colum
     )
     if done.rowcount != 1:
         raise Fenced(f"worker {worker_id} is no longer {expected}; nothing was changed")
+
+
+def measured(tx: Connection, worker_id: int, *, host_gib: float | None = None, bucket: int | None = None) -> None:
+    """Keep which part of its charges is the host's, and the bucket of the largest job that it served; None = as was."""
+    rows.write(
+        tx,
+        "UPDATE workers SET host_gib = coalesce(:host_gib, host_gib), bucket = coalesce(:bucket, bucket)"
+        " WHERE id = :id",
+        {"host_gib": host_gib, "bucket": bucket, "id": worker_id},
+    )
 
 
 def retire_after(tx: Connection, worker_id: int, why: str) -> None:

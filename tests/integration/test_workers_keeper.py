@@ -22,7 +22,7 @@ from scheduler.host.workers import spawn, tree
 from scheduler.host.workers.orders import Launch, Stored
 from scheduler.host.workers.protocol import claim_of
 from scheduler.host.workers.records import sweep
-from scheduler.model.host import Answered, Failed, Gone, Progressed
+from scheduler.model.host import Answered, Charged, Failed, Gone, Progressed
 
 
 @pytest.fixture
@@ -54,6 +54,17 @@ def test_a_parked_keeper_shows_its_charge_to_everyone_and_spends_nothing(yard: Y
         assert b"HOME=" not in file.read()
     assert yard.stop(0.0).exit_code is None
     gone_without_trace(yard)
+
+
+def test_a_charge_that_changes_is_told_once_everyone_can_read_it(yard: Yard) -> None:
+    shown = yard.park(charges={"device:GPU-1": 28.0, "host": 6.1})
+    for gib in (31.123456789012345, 28.0, 1e-7):
+        yard.roster.charge(1, {"device:GPU-1": gib, "host": 6.1})
+        assert yard.ear.wait(Charged).charges == {"device:GPU-1": gib, "host": 6.1}
+        claim = claim_of(tree.argv_of(shown.keeper_pid))
+        assert claim is not None and claim["charge"] == f"device:GPU-1:{gib!r} host:6.1"
+    yard.roster.charge(1, {"unified": 9.0})
+    assert "argv has no charge on unified" in yard.ear.wait(Failed).text
 
 
 def test_a_worker_answers_is_asked_and_is_stopped_and_nothing_is_left(yard: Yard) -> None:

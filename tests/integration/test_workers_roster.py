@@ -332,8 +332,26 @@ def test_a_parked_keeper_that_nobody_comes_for_leaves(yard: Yard, tmp_path: Path
         f"from scheduler.host.workers import keeping\nkeeping.PARKED_S = 0.2\nkeeping.main({claim!r})"
     )
     assert subprocess.run([sys.executable, "-I", "-S", "-c", code], timeout=20).returncode == 0
-    assert "nobody came" in json.loads((folder / "exit.json").read_text())["why"]
+    assert "nobody said go" in json.loads((folder / "exit.json").read_text())["why"]
     assert not os.path.exists(control)
+
+
+def test_a_parked_keeper_whose_scheduler_is_there_and_never_decides_leaves_too(tmp_path: Path) -> None:
+    """As one that was stopped at that moment: what is claimed and not spent is nobody's for ever."""
+    folder, control = tmp_path / "worker", str(tmp_path / "5.k")
+    folder.mkdir()
+    claim = ["--schedq-keeper", "worker=5", "queue=q", f"control={control}", str(folder)]
+    code = (
+        f"import sys; sys.path.append({str(Path(__file__).resolve().parents[2])!r})\n"
+        f"from scheduler.host.workers import keeping\nkeeping.PARKED_S = 2.0\nkeeping.main({claim!r})"
+    )
+    keeper = subprocess.Popen([sys.executable, "-I", "-S", "-c", code])
+    with socket.socket(socket.AF_UNIX) as scheduler:
+        until(lambda: os.path.exists(control) or keeper.poll() is not None, "the keeper")
+        scheduler.connect(control)
+        scheduler.sendall(b'{"op": "hello", "protocol": 1}\n')
+        assert keeper.wait(20) == 0
+    assert "nobody said go" in json.loads((folder / "exit.json").read_text())["why"]
 
 
 def test_a_keeper_speaks_first_and_obeys_only_who_said_hello(yard: Yard) -> None:

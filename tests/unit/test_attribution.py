@@ -356,6 +356,17 @@ def test_a_claim_of_another_queue_whose_split_nobody_here_knows_counts_once(ther
     assert charged(found) == [("unified", 6.05, 6.0, "whole")]
 
 
+def test_host_memory_that_was_given_back_between_two_looks_is_owed_again_where_the_split_is_unknown(
+    there: Table,
+) -> None:
+    there.keeper(10, "worker=1", "slug=stranger", "queue=other", "charge=unified:44.0")
+    there.run(11, "python", "model.py", parent=10, rss_mib=5120)
+    first = there.read((UNIFIED,), devices=[integrated(Tenant(11, 19.0))])
+    assert charged(only(first)) == [("unified", 44.0, 24.0, "whole")]
+    (there.folder / "11" / "status").write_text("RssAnon: 2097152 kB\nRssShmem: 0 kB\n")
+    assert charged(there.reader.again(first, 2.0)[0]) == [("unified", 44.0, 21.0, "whole")]
+
+
 # What is on nobody's name
 
 
@@ -369,6 +380,18 @@ def test_what_is_used_where_only_ours_are_listed_without_a_figure_is_theirs(ther
     shared = there.read(CARDS, devices=[device("a", Tenant(11, None), Tenant(12, None), used=45.0)])
     assert [each.name for each in shared] == ["boltz", "train.py", "unattributed"]
     assert on(shared[0], "device:a") == [(50.0, None)] and on(shared[2], "device:a") == [(45.0, 45.0)]
+
+
+def test_what_is_used_beyond_the_figures_of_ours_is_nobodys_and_not_theirs(there: Table) -> None:
+    """A container's process beside them: the parked worker has touched nothing of its charge yet."""
+    there.keeper(10, "worker=4", "slug=boltz", "queue=Q", "charge=device:a:50.0")
+    there.run(11, "python", "model.py", parent=10)
+    there.keeper(20, "worker=5", "slug=esm", "queue=Q", "charge=device:a:20.0")
+    seen = [device("a", Tenant(11, 10.0), used=40.0)]
+    found = {each.name: each for each in there.read(CARDS, devices=seen)}
+    assert on(found["boltz"], "device:a") == [(50.0, 10.0)]
+    assert [used or 0.0 for _, used in on(found["esm"], "device:a")] == [0.0]
+    assert on(found["unattributed"], "device:a") == [(30.0, 30.0)]
 
 
 def test_what_is_on_nobodys_name_is_told_with_the_setting_for_it(there: Table) -> None:

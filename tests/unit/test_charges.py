@@ -196,3 +196,26 @@ def test_what_may_be_a_workers_of_it_is_all_of_it_on_the_pools_where_its_use_is_
     assert nobodys_gib(own, "device:a", replace(here, holdings=(*others, unread))) == 45.0
     seen = holding(Charge("device:a", 20.0, 18.0, "device"), worker_id=1)
     assert nobodys_gib(own, "device:a", replace(here, holdings=(*others, seen))) == 0.0
+
+
+# What is gone and not back
+
+
+def test_what_a_worker_that_is_gone_did_not_give_back_is_charged_once() -> None:
+    nobodys = holding(Charge("device:a", 24.0, 24.0, "device"), name="unattributed", pid=0)
+    here = machine(pool("device:a", 80.0, free=56.0), pool("host"), holdings=(nobodys,))
+    gone = Claim(7, "boltz", {"device:a": 30.0}, gone=True, stays=True)
+    held = held_on("device:a", here, gone)
+    assert held == (Held("boltz (gone, its memory leaked)", 30.0, 0.0, 0.0), Held("unattributed", 0.0, 0.0, 0.0))
+    assert decide(demand(48.0), here, [gone]).admit, "80 less 30 charged less 2 reserved"
+    assert decide(demand(48.1), here, [gone]).ruling == "pool_full"
+
+
+def test_what_is_on_nobodys_name_beyond_that_stays_a_strangers() -> None:
+    nobodys = holding(Charge("device:a", 24.0, 24.0, "device"), name="unattributed", pid=0)
+    here = machine(pool("device:a", 80.0, free=56.0), pool("host"), holdings=(nobodys,))
+    gone = Claim(7, "boltz", {"device:a": 10.0}, gone=True)
+    assert [each.charge_gib for each in held_on("device:a", here, gone)] == [10.0, 14.0]
+    assert held_on("device:a", here, gone)[0].name == "boltz (gone, its memory is not back yet)"
+    elsewhere = Claim(7, "boltz", {"device:b": 30.0}, gone=True)
+    assert [each.charge_gib for each in held_on("device:a", here, elsewhere)] == [24.0]

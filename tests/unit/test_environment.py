@@ -84,6 +84,16 @@ def test_devices_are_always_ours_to_say(tmp_path: Path) -> None:
     assert [build(tmp_path, over)[name] for name in (CUDA, ROCR, HIP)] == ["-1", "-1", "-1"]
 
 
+def test_frameworks_take_what_they_need_of_a_device_unless_the_manifest_says_otherwise(tmp_path: Path) -> None:
+    names = ("XLA_PYTHON_CLIENT_PREALLOCATE", "TF_FORCE_GPU_ALLOW_GROWTH")
+    env = build(tmp_path, {"policy": "required"}, pools=[card("GPU-1")])
+    assert [env[name] for name in names] == ["false", "true"]
+    over = {"policy": "required", "env": {names[0]: "true"}, "unset": [names[1]]}
+    own = build(tmp_path, over, pools=[card("GPU-1")])
+    assert [own.get(name) for name in names] == ["true", None]
+    assert not build(tmp_path).keys() & {*names}
+
+
 @pytest.mark.parametrize(
     ("pools", "charges", "ceiling", "total"),
     [

@@ -267,7 +267,8 @@ intake.submit(paths, [{"slug": "boltz", "data": b"1"}])
 intake.cancel(paths, [1])
 peek.status(paths), peek.job(paths, 1), peek.ids(paths, {}), peek.result(paths, 1)
 slow = {"typer", "pydantic", "sqlalchemy", "alembic", "rich", "dataclasses", "inspect", "typing", "pathlib",
-        "subprocess", "argparse", "tempfile", "shutil", "glob", "threading", "hashlib", "contextlib", "scheduler.model"}
+        "subprocess", "argparse", "tempfile", "shutil", "glob", "threading", "hashlib", "contextlib",
+        "scheduler.model.plan"}
 print(sorted(slow & set(sys.modules)))
 """
     assert ended(child(code, paths.home)) == (0, "[]\n", "")

@@ -5,12 +5,15 @@ import math
 import pytest
 from queues import AT, asked
 
+from scheduler.clock import stamp
 from scheduler.config import Paths
 from scheduler.errors import Fenced, IllegalTransition
 from scheduler.model.plan import BreakerState
 from scheduler.model.states import LATE, LEASE, SAME, WORKER
 from scheduler.store import breakers, facts, leases, schedulers, workers
 from scheduler.store.engine import Store
+
+LATER = stamp(1_700_000_060.0)
 
 
 def worker(tx, **over) -> int:
@@ -42,6 +45,66 @@ def test_a_charge_counts_from_its_reservation_until_it_is_released(store: Store)
         assert leases.move(tx, one, "back", AT) == ["released", "released"]
         assert charged(tx) == {"unified": 0.1}
         assert leases.move(tx, one, "back", AT) == []
+
+
+def test_what_was_on_nobodys_name_before_is_kept_with_the_charge_and_so_is_the_hour_of_its_end(store: Store) -> None:
+    with store.write() as tx:
+        one = worker(tx)
+        leases.reserve(tx, one, "boltz", {"device:a": 28.0, "host": 6.0}, "h", AT, {"device:a": 0.25, "host": None})
+        assert leases.loose(tx) == []
+        leases.move(tx, one, "go", AT)
+        leases.move(tx, one, "exit", LATER)
+        rows = {row.pool: row for row in leases.loose(tx)}
+        assert (rows["device:a"].before_gib, rows["host"].before_gib) == (0.25, None)
+        assert {row.returning_at for row in rows.values()} == {LATER}
+
+
+def test_each_pool_of_a_worker_returns_by_itself(store: Store) -> None:
+    with store.write() as tx:
+        one = worker(tx)
+        leases.reserve(tx, one, "boltz", {"device:a": 28.0, "host": 6.0}, "h", AT)
+        leases.move(tx, one, "go", AT)
+        leases.move(tx, one, "exit", AT)
+        assert leases.move(tx, one, "back", AT, pool="host") == ["released"]
+        assert leases.move(tx, one, "overdue", AT, "24 GiB are not back", "device:a") == ["leaked"]
+        assert charged(tx) == {"device:a": 28.0}
+
+
+def test_the_newest_figures_of_a_leak_are_kept_and_recorded_once(store: Store) -> None:
+    with store.write() as tx:
+        one = worker(tx)
+        leases.reserve(tx, one, "boltz", {"device:a": 28.0}, "h", AT)
+        for event, text in (("go", ""), ("exit", ""), ("overdue", "24 GiB are not back"), ("overdue", "9 GiB are not")):
+            leases.move(tx, one, event, AT, text)
+        (row,) = leases.charged(tx)
+        assert (row.state, row.text) == ("leaked", "9 GiB are not")
+        (told,) = tx.exec_driver_sql("SELECT count(*) FROM events WHERE event = 'lease leaked'").one()
+        assert told == 1
+
+
+def test_only_what_is_leaked_is_written_off_and_who_did_it_is_recorded(store: Store) -> None:
+    with store.write() as tx:
+        one = worker(tx)
+        leases.reserve(tx, one, "boltz", {"device:a": 28.0, "host": 6.0}, "h", AT)
+        assert leases.write_off(tx, one, "ann", AT)[0] == [], "it lives"
+        leases.move(tx, one, "go", AT)
+        leases.move(tx, one, "exit", AT)
+        assert leases.write_off(tx, one, "ann", AT)[0] == [], "it may come back"
+        leases.move(tx, one, "overdue", AT, "24 GiB are not back", "device:a")
+        gone, left = leases.write_off(tx, one, "ann", AT)
+        assert [row.pool for row in gone] == ["device:a"] and [row.pool for row in left] == ["host"]
+        assert charged(tx) == {"host": 6.0}
+        (text,) = tx.exec_driver_sql("SELECT text FROM events WHERE event = 'lease released'").one()
+        assert text == "device:a: written off by ann; last seen: 24 GiB are not back"
+
+
+def test_a_worker_that_was_never_let_go_is_not_spent(store: Store) -> None:
+    with store.write() as tx:
+        one = worker(tx)
+        leases.reserve(tx, one, "boltz", {"host": 6.0}, "h", AT)
+        assert not leases.is_spent(tx, one)
+        leases.move(tx, one, "go", AT)
+        assert leases.is_spent(tx, one)
 
 
 def test_a_lease_follows_the_table(store: Store) -> None:

@@ -254,6 +254,14 @@ def test_each_value_has_an_origin(made: Manifests) -> None:
     assert (rows["cpu.threads"], rows["gpu.vram_budget_gb"]) == (4, 28.0)
 
 
+def test_the_note_of_a_measured_budget_is_not_that_of_what_stands_beside_it(made: Manifests) -> None:
+    made.add()
+    made.site('[providers.fold]\nthreads = 4\nvram_budget_gb = 26.5\nmeasured = "device 20 GiB"\n')
+    found = manifest.origins("fold")
+    assert found["gpu.vram_budget_gb"] == f"{made.config} [providers.fold] (device 20 GiB)"
+    assert found["cpu.threads"] == f"{made.config} [providers.fold]"
+
+
 DECIDES = {
     "script": lambda made: made.add() / "worker.py",
     "code beside it": lambda made: made.add() / "weights.py",

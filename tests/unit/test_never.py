@@ -88,7 +88,8 @@ def test_a_spec_without_a_variant_a_count_or_host_memory_asks_for_one_device_alo
 
 def test_no_budget_is_told_of_the_variant() -> None:
     assert never.ruling(spec(variant="fast", vram_gib=None), {}) == (
-        "undeclared", "boltz:fast declares no vram_budget_gb: it is admitted on a measured budget or not at all",
+        "undeclared", "boltz:fast declares no vram_budget_gb: it is admitted on a measured budget or not at all; "
+        "measure it with `schedq measure boltz:fast --write`",
     )  # fmt: skip
 
 

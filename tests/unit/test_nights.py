@@ -230,8 +230,8 @@ def test_the_crowded_nights_break_no_rule(overtake_s: float) -> None:
 fixed_victims = heads._victims
 
 
-def _chosen_anew(tick: desk.Desk, waiting: Any) -> Any:
-    return fixed_victims(tick, replace(waiting, victims=None))
+def _chosen_anew(tick: desk.Desk, waiting: Any, *where: Any) -> Any:
+    return fixed_victims(tick, replace(waiting, victims=None), *where)
 
 
 def _never_closing(self: desk.Desk, waiting: Any) -> bool:

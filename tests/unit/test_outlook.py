@@ -41,6 +41,13 @@ def a_worker(store: Store, age_s: float) -> int:
         )  # fmt: skip
 
 
+def test_nobody_knows_when_a_command_ends(paths: Paths, store: Store) -> None:
+    submitted(paths, 1, slug="exec", variant="v0r1n0t1-dabc")
+    with store.write() as tx:
+        heads.set_forecasts(tx, [(Predict("exec", "v0r1n0t1-dabc", 60.0, 0.1, 1), stamp(NOW_S + 60.0))])
+    assert times(paths) == {1: (60.0, None)}
+
+
 def test_each_waiting_job_starts_behind_those_before_it(paths: Paths, store: Store) -> None:
     submitted(paths, 3)
     assert times(paths) == dict.fromkeys((1, 2, 3), (None, None))

@@ -14,6 +14,7 @@ from scheduler.config import Paths
 from scheduler.errors import NoSuchJob
 from scheduler.model.outcome import RULINGS, Outcome
 from scheduler.store import (
+    alone,
     decisions,
     facts,
     identity,
@@ -301,7 +302,7 @@ LIVE = [
     *peek.LIVE_QUERIES, sighted.WORKERS, sighted.CHARGED, sighted.DOING,
     queue.HEADS, queue.LIVE.format("*"), queue.BOUND, queue.DUE, queue.NEXT_DUE,
     queue.MISMATCHED, queue.LAST_SUBMITTED,
-    queue.OTHER_REVISION.format("<"), queue.OTHER_REVISION.format(">"), queue.SAME_REVISION,
+    *queue.OTHER_REVISIONS, queue.SAME_REVISION, alone.FIRSTS, alone.COMMANDS,
     leases.CHARGED, leases.OF_WORKER, workers.LIVE, story.EVENTS, decisions.EVENTS,
 ]  # fmt: skip
 

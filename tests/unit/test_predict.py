@@ -43,6 +43,16 @@ def test_what_fits_now_only_loads() -> None:
     assert told(provider(ram=4.0, load_s=100.0, run_s=5.0), waiting()) == {"boltz": (100.0, 5.0, 1)}
 
 
+def test_nothing_is_said_of_what_waits_for_the_end_of_a_command() -> None:
+    """Nobody knows how long a command takes, however short the others' jobs are."""
+    short = provider(ram=40.0, load_s=1.0, run_s=0.1)
+    command = worker(5, "exec", "busy", 40.0, job_id=9, state_s=20.0, variant="v0r40n0t1-fabc")
+    assert told(short, waiting(), command) == {}
+    assert told(short, waiting(), worker(5, "esm", "busy", 40.0, job_id=9, state_s=20.0)) != {}
+    beside = told(short, provider("esm", ram=10.0, load_s=2.0), waiting(), waiting("esm", 2), command)
+    assert beside == {"esm": (2.0, approx(0.1), 1)}
+
+
 def test_with_nothing_learned_it_is_what_is_usual_here() -> None:
     assert told(provider(), waiting()) == {"boltz": (expected.UNKNOWN_LOAD_S, expected.UNKNOWN_RUN_S, 1)}
     two = told(provider(), provider("esm", load_s=10.0, run_s=4.0), waiting())

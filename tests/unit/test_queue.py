@@ -108,7 +108,7 @@ def test_every_event_does_what_the_table_says_and_nothing_else(paths: Paths, sto
     """All states by all events that a function carries out, against the literal table."""
     calls = {
         event: (lambda tx, i, n, e=event: queue.finish(tx, i, n, e, ERROR, AT))
-        for event in ("succeed", "fail", "time_out", "retry", "give_back", "stop", "park")
+        for event in ("succeed", "fail", "time_out", "retry", "give_back", "give_up", "stop", "park")
     }
     calls |= {
         "hold": lambda tx, i, n: queue.hold(tx, i, AT),

@@ -67,9 +67,15 @@ def test_the_second_worker_killed_by_one_job_ends_it_whatever_tries_are_left() -
     assert end("crashed", tries=2, deaths=1).event == "retry"
 
 
-def test_over_budget_is_tried_once_more_and_no_oftener() -> None:
-    assert end("over_budget", tries=1, max_attempts=1).event == "retry"
-    assert end("over_budget", tries=2, max_attempts=9).event == "fail"
+def test_over_budget_is_tried_once_more_alone_and_no_oftener() -> None:
+    again = end("over_budget", tries=2, max_attempts=1)
+    assert (again.event, again.alone, again.backoff_s) == ("retry", True, 0.0)
+    assert end("over_budget", tries=2, max_attempts=9, alone=True).event == "fail"
+
+
+def test_what_fails_otherwise_is_not_put_behind_the_others() -> None:
+    assert not end("crashed", tries=1).alone
+    assert end("crashed", tries=1, alone=True).event == "retry"
 
 
 def test_a_time_out_is_final_unless_the_policy_lists_it() -> None:
@@ -130,5 +136,5 @@ def test_every_end_is_an_event_that_a_running_job_has(
     )
     assert found.event in JOB["running"]
     if found.event == "retry":
-        assert tries < max(2, by.max_attempts if most is None else most)
+        assert tries < (by.max_attempts if most is None else most) or found.alone
         assert not (deaths >= 2 and kind in ("crashed", "no_reply"))

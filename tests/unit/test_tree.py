@@ -111,3 +111,46 @@ def test_a_sweep_reads_the_process_table_once_whatever_lies_there(
     sweep(paths, "q", older_than_s=-1.0)
     assert os.listdir(paths.workers) == ["5"]
     assert len(reads) == 1
+
+
+KEEPS = """
+import subprocess, sys, time
+below = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+print(below.pid, flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.fixture
+def keeper(request: pytest.FixtureRequest) -> Iterator[tuple[int, int]]:
+    """A process that claims to be a keeper, of the kind that is asked for, and one that it started: their pids."""
+    argv = [
+        sys.executable,
+        "-c",
+        KEEPS,
+        "--schedq-keeper",
+        "worker=9",
+        "queue=q",
+        f"kind={request.param}",
+        "/h/workers/9",
+    ]
+    with subprocess.Popen(argv, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        below = int(process.stdout.readline())
+        yield process.pid, below
+        os.kill(below, 9)
+        process.kill()
+
+
+@pytest.mark.parametrize("keeper", ["f"], indirect=True)
+def test_a_process_is_in_the_room_of_the_keeper_above_it_and_who_started_that_is_not(keeper: tuple[int, int]) -> None:
+    assert [claim["folder"] for claim in tree.rooms_around(keeper[1])] == ["/h/workers/9"]
+    assert [claim for claim in tree.rooms_around(os.getpid()) if claim["folder"] == "/h/workers/9"] == []
+
+
+@pytest.mark.parametrize("keeper", ["l"], indirect=True)
+def test_a_process_that_has_room_for_itself_and_what_it_starts_are_in_it(
+    keeper: tuple[int, int], child: subprocess.Popen[str]
+) -> None:
+    for pid in (os.getpid(), child.pid):
+        assert "/h/workers/9" in [claim["folder"] for claim in tree.rooms_around(pid)]

@@ -95,7 +95,7 @@ def test_a_job_that_runs_tells_how_it_was_admitted_with_every_number(queue: Queu
     assert (confirmed["ruling"], admitted["ruling"]) == ("admit", "admit")
     assert str(admitted["text"]).startswith("worker 1 was started for it: boltz fits: 10 GiB beside 0 charged and 4")
     assert str(confirmed["text"]).startswith(
-        "worker 1 may load its model, still so when everybody could see its claim: boltz fits"
+        "worker 1 may begin, still so when everybody could see its claim: boltz fits"
     )
     for each in (confirmed, admitted):
         evidence = each["evidence"]

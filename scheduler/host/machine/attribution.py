@@ -119,10 +119,11 @@ def leftover(devices: Iterable[Device], pools: Sequence[Pool]) -> dict[str, floa
     found = {}
     for device in devices:
         pool = pool_of(device, [pool for pool in pools if pool.kind == "device"])
-        if not pool or device.used.value is None:
+        in_use = device.in_use.value
+        if not pool or in_use is None:
             continue
         listed = sightings([device], pools).values()
-        left_gib = device.used.value - math.fsum(one.used_gib or 0.0 for on in listed for one in on.values())
+        left_gib = in_use - math.fsum(one.used_gib or 0.0 for on in listed for one in on.values())
         if left_gib > 0:
             found[pool] = left_gib
     return found
@@ -156,7 +157,9 @@ def only_ours(holdings: Iterable[Holding], devices: Iterable[Device], pids: Mapp
     return [
         f"device:{device.id}"
         for device in devices
-        if device.tenants and not device.tenants_missing and all(pids.get(each.pid) in own for each in device.tenants)
+        if device.tenants
+        and not device.tenants_missing
+        and all(pids.get(each.pid) in own and each.used_gib is None for each in device.tenants)
     ]
 
 

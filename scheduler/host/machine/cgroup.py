@@ -7,6 +7,7 @@ on unified machines is in no group (E7), so these bound, they never measure.
 
 from __future__ import annotations
 
+import errno
 import math
 import os
 from dataclasses import dataclass
@@ -38,6 +39,39 @@ def memory_bounds(proc: str = "/proc") -> list[Bound]:
         if bound is not None:
             found.append(bound)
     return found
+
+
+def again(bounds: list[Bound]) -> list[Bound]:
+    """The same groups, read again: cheap enough for ten times a second. One that lost its limit is left out."""
+    read = (_bound(b.path, V2 if os.path.basename(b.limit.source) == V2[0] else V1) for b in bounds)
+    return [bound for bound in read if bound is not None]
+
+
+def reclaimable(proc: str = "/proc") -> list[str]:
+    """The groups above us, innermost first, of which we may ask that they give memory back."""
+    return [folder for folder in _folders(proc, "memory", 2) if os.access(f"{folder}/memory.reclaim", os.W_OK)]
+
+
+def reclaim(folder: str, gib: float) -> bool:
+    """Let a group give so much back, of its file pages alone; whether it gave anything.
+
+    A kernel that cannot leave anonymous memory where it is is only asked where there is no swap that it could go to.
+    """
+    for words in (f"{int(gib * GIB)} swappiness=0", f"{int(gib * GIB)}"):
+        if "swappiness" not in words and _swaps():
+            return False
+        try:
+            with open(f"{folder}/memory.reclaim", "w", encoding="ascii") as file:
+                file.write(words)
+            return True
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                return error.errno == errno.EAGAIN  # it gave less than it was asked for
+    return False
+
+
+def _swaps() -> bool:
+    return len(_text("/proc/swaps").splitlines()) > 1
 
 
 def cores(proc: str = "/proc") -> int:

@@ -11,15 +11,18 @@ from scheduler.host.machine.holdings import ASTRAY
 from scheduler.model.machine import Charge, Holding, Machine, Pool, Reading
 
 
-def facts(machine: Machine, leases: Mapping[str, Sequence[float]] | None = None) -> dict[str, Any]:
+def facts(
+    machine: Machine, leases: Mapping[str, Sequence[float]] | None = None, loose: Mapping[str, float] | None = None
+) -> dict[str, Any]:
     """The snapshot as it is recorded and shown: `pools` and `others` as in `status --json`, `cores`, `notes`.
 
-    `leases`: GiB of this queue's live leases by pool; without them the charges that its keepers show count.
+    `leases`: GiB of this queue's live leases by pool; without them the charges that its keepers show count. `loose`:
+    GiB of those among them whose worker is gone: what of that is in use is on nobody's name, and counts once.
     `accelerators` is their number, None = could not be read. `used_gib` is what each worker of this queue was seen to
     use, by worker id and pool.
     """
     return {
-        "pools": [_pool(machine, pool, leases) for pool in machine.pools],
+        "pools": [_pool(machine, pool, leases, loose or {}) for pool in machine.pools],
         "others": [row for holding in machine.others for row in other_rows(holding)],
         "used_gib": {str(worker_id): used_of(holding) for worker_id, holding in machine.ours.items()},
         "cores": machine.cores,
@@ -38,7 +41,7 @@ def used_of(holding: Holding) -> dict[str, float]:
 
 
 def live_of(machine: Machine, pool: Pool) -> Reading:
-    """What a start on this pool is measured against while none of our own workers loads or computes."""
+    """What a start on this pool is measured against, by who competes on this machine."""
     return pool.free if pool.kind == "device" or machine.competing != 0 else pool.available
 
 
@@ -60,10 +63,14 @@ def other_rows(holding: Holding) -> list[dict[str, Any]]:
     ]
 
 
-def _pool(machine: Machine, pool: Pool, leases: Mapping[str, Sequence[float]] | None) -> dict[str, Any]:
+def _pool(
+    machine: Machine, pool: Pool, leases: Mapping[str, Sequence[float]] | None, loose: Mapping[str, float]
+) -> dict[str, Any]:
     charges = [(h, c) for h in machine.holdings for c in h.charges if c.pool == pool.id and c.charge_gib is not None]
     charged = [c.charge_gib or 0.0 for h, c in charges if leases is None or h.worker_id is None or c.part == ASTRAY]
     charged += (leases or {}).get(pool.id, ())
+    nobodys = math.fsum(c.charge_gib or 0.0 for h, c in charges if not h.pid and h.worker_id is None)
+    charged.append(-min(nobodys, loose.get(pool.id, 0.0)))
     live = live_of(machine, pool)
     return {
         "id": pool.id,
@@ -75,6 +82,7 @@ def _pool(machine: Machine, pool: Pool, leases: Mapping[str, Sequence[float]] | 
         "reserve_gib": pool.reserve_gib,
         "charged_gib": math.fsum(charged),
         "others_gib": math.fsum(c.charge_gib or 0.0 for h, c in charges if h.worker_id is None or c.part == ASTRAY),
+        "nobodys_gib": nobodys,
         "owed_gib": math.fsum(map(_owed, (c for _, c in charges))),
         "others_owed_gib": math.fsum(_owed(c) for h, c in charges if h.worker_id is None),
         "live_gib": live.value,

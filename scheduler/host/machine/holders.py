@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from scheduler.host.machine.asked import Asked
 from scheduler.host.machine.processes import Process, ancestors, below, children_of
 from scheduler.host.workers.protocol import CLAIM, MARK, claim_of
+from scheduler.model.command import called
 
 INTERPRETER = re.compile(r"(python|pypy)[\w.\-]*")
 LEGACY = "_resident_worker.py"
@@ -68,12 +69,15 @@ def holders(processes: dict[int, Process], asked: Asked) -> list[Holder]:
     ]
     for pid in forks:
         legacy.pop(pid)
-    tops = frozenset((*keepers, *legacy))
-    found = []
+    tops = frozenset((*keepers, *legacy, *_leased(processes, keepers)))
+    found, held = [], {*legacy}
     for pid, claim in keepers.items():
         tree = (*(processes[each] for each in below(children, pid, tops)), *marked.pop(_whose(claim), ()))
+        held |= {process.pid for process in tree}
+        tree = (*tree, *(each for each in _holding(processes, children, pid, claim, tops) if each.pid not in held))
+        held |= {process.pid for process in tree}
         slug, variant = claim.get("slug", "?"), claim.get("variant", "")
-        name = f"{slug}:{variant}" if variant else slug
+        name = called(slug, variant)
         found.append(Holder(processes[pid], tree, name, slug, _whose(claim), claim))
     for pid, (slug, name) in legacy.items():
         tree = tuple(processes[each] for each in (pid, *below(children, pid, tops)))
@@ -83,6 +87,27 @@ def holders(processes: dict[int, Process], asked: Asked) -> list[Holder]:
         slug, name = _legacy(first, asked) or ("", command_name(first))
         found.append(Holder(first, tree, name, slug, mark, environment=asked.environment(first)))
     return found
+
+
+def _holding(
+    processes: dict[int, Process], children: dict[int, list[int]], keeper: int, claim: Mapping[str, str],
+    tops: frozenset[int],
+) -> tuple[Process, ...]:  # fmt: skip
+    """The process that has a lease for itself, and what it started: its keeper is its child, and says so (kind=l).
+
+    That is of no other holder's tree, and where it has several leases, of the first one's: what it uses of one charge
+    must not look as if another had been used.
+    """
+    top = processes[keeper].parent
+    if top not in _leased(processes, {keeper: claim}):
+        return ()
+    return tuple(processes[pid] for pid in (top, *below(children, top, tops)))
+
+
+def _leased(processes: dict[int, Process], keepers: Mapping[int, Mapping[str, str]]) -> set[int]:
+    """The pids of the processes that have a lease for themselves."""
+    above = {processes[pid].parent for pid, claim in keepers.items() if claim.get("kind") == "l"}
+    return {pid for pid in above if pid > 1 and pid in processes and pid not in keepers}
 
 
 def keeper_claim(argv: Sequence[str]) -> dict[str, str] | None:

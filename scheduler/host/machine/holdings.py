@@ -84,6 +84,7 @@ class Holdings:
         self.use = HostUse(proc)
         self.asked = Asked(proc)
         self._trees: dict[int, tuple[Process, ...]] = {}
+        self._first: dict[int, float] = {}
 
     def read(
         self, processes: dict[int, Process], pools: Sequence[Pool], now_s: float, devices: Sequence[Device] = ()
@@ -94,6 +95,7 @@ class Holdings:
         """
         here = Here(pools, devices, sightings(devices, pools), self.asked.booted_s(), now_s)
         self._trees.clear()
+        self._first.clear()
         found, known = [], set()
         for holder in holders(processes, self.asked):
             known |= {holder.process.pid, *(process.pid for process in holder.tree)}
@@ -118,13 +120,9 @@ class Holdings:
         """
         found = []
         for holding in holdings:
-            used = self.use.gib(self._trees.get(holding.pid, ()), now_s)
-            charges = tuple(
-                replace(charge, used_gib=min(charge.used_gib, used or 0.0))
-                if charge.used_gib is not None and charge.part not in DEVICE_PARTS
-                else charge
-                for charge in holding.charges
-            )
+            used_gib = self.use.gib(self._trees.get(holding.pid, ()), now_s) or 0.0
+            less_gib = max(0.0, self._first.get(holding.pid, 0.0) - used_gib)
+            charges = tuple(_again(charge, used_gib, less_gib) for charge in holding.charges)
             found.append(replace(holding, charges=charges))
         return tuple(found)
 
@@ -155,7 +153,8 @@ class Holdings:
                 if pool and pool not in counted and one.used_gib
             ]
         competes = False if is_ours else _competes(on, here)
-        return self._holding(holder.process, holder.name, charges, here, int(worker) if is_ours else None, competes)
+        held = self._holding(holder.process, holder.name, charges, here, int(worker) if is_ours else None, competes)
+        return replace(held, listed=_listed(holder, here)) if is_ours and on else held
 
     def _loose(self, holder: Holder, here: Here) -> Holding:
         """The holding of a worker without a keeper: charged its budget, or unknown wherever it could be."""
@@ -166,7 +165,8 @@ class Holdings:
         where = [pool for pool in on if pool] if on else places(holder.environment or {}, here.devices, here.pools)
         charges = self._charges(said, used, on, where, here)
         name = f"{holder.name} ({said.wrong})" if said.wrong else holder.name
-        return self._holding(holder.process, name, charges, here, int(worker) if is_ours else None, _competes(on, here))
+        held = self._holding(holder.process, name, charges, here, int(worker) if is_ours else None, _competes(on, here))
+        return replace(held, listed=_listed(holder, here)) if is_ours and on else held
 
     def _stranger(self, pid: int, process: Process | None, here: Here) -> Holding:
         """A process that a driver lists and that is no worker: charged what the driver says, or what was declared.
@@ -207,7 +207,9 @@ class Holdings:
     def _host_use(self, holder: Holder, here: Here) -> float | None:
         """Host GiB of a holder's processes; 0.0 for a keeper that has none yet."""
         self._trees[holder.process.pid] = holder.tree
-        return self.use.gib(holder.tree, here.now_s) if holder.tree else 0.0
+        used = self.use.gib(holder.tree, here.now_s) if holder.tree else 0.0
+        self._first[holder.process.pid] = used or 0.0
+        return used
 
     def _holding(
         self,
@@ -235,6 +237,10 @@ def _on(holder: Holder, here: Here) -> dict[str, Sighting]:
     return together((process.pid for process in holder.tree), here.seen)
 
 
+def _listed(holder: Holder, here: Here) -> tuple[tuple[int, float], ...]:
+    return tuple((process.pid, process.started) for process in holder.tree if process.pid in here.seen)
+
+
 def _all_places(here: Here) -> Iterable[str]:
     return (pool.id for pool in here.pools if takes_devices(pool))
 
@@ -244,6 +250,15 @@ def _competes(on: Mapping[str, Sighting], here: Here) -> bool | None:
     if any(one.computes for one in on.values()):
         return True
     return None if here.blind else False
+
+
+def _again(charge: Charge, used_gib: float, less_gib: float) -> Charge:
+    """A charge whose holder's host use was sampled once more, and was so much less than the first time."""
+    if charge.used_gib is None or charge.part in ("device", ASTRAY):
+        return charge
+    if charge.part == WHOLE:
+        return replace(charge, used_gib=max(0.0, charge.used_gib - less_gib))
+    return replace(charge, used_gib=min(charge.used_gib, used_gib))
 
 
 def _at_least_used(charge: Charge) -> Charge:

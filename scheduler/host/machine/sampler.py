@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 
-from scheduler.clock import monotonic_s
+from scheduler.clock import cpu_s, monotonic_s
 from scheduler.config import Paths, Settings
 from scheduler.host.machine.holdings import BudgetOf
 from scheduler.host.machine.snapshot import MachineIdentity, Snapshots, aged, unread
@@ -17,6 +17,12 @@ from scheduler.model.machine import Machine, Reading
 log = logging.getLogger("schedq")
 
 PERIOD_S = 2.0
+SLOWEST_S, SHARE = 5.0, 0.004
+"""Nobody asks for it: then snapshots take at most this share of a core, and are never further apart than that."""
+
+SOON_S = 0.5
+"""How often snapshots are taken while memory is expected back: E9 tells of up to several seconds."""
+
 STALE_S = 30.0
 """A snapshot older than this admits nothing: whatever keeps the next one from coming, it is not known any more."""
 
@@ -34,9 +40,13 @@ class Sampler:
         budget_of: BudgetOf,
         period_s: float = PERIOD_S,
         snapshots: Snapshots | None = None,
+        seen: Callable[[Machine, float], None] = lambda machine, began_s: None,
+        soon: Callable[[], bool] = lambda: False,
     ) -> None:
+        """`seen` is called with each snapshot and when it began (monotonic); `soon`: the next is due in `SOON_S`."""
+        self._seen, self._soon = seen, soon
         self.who = MachineIdentity(boot_id(), host_id)
-        self.period_s = period_s
+        self.period_s = self._pause_s = period_s
         self._snapshots = snapshots or Snapshots(paths.home, settings, self.who, queue_id=queue_id, budget_of=budget_of)
         self._turn = threading.Condition()
         self._waiting: list[Callable[[], None]] = []
@@ -76,7 +86,8 @@ class Sampler:
     def _run(self) -> None:
         while True:
             with self._turn:
-                self._turn.wait_for(lambda: self._closing or self._waiting, timeout=self.period_s)
+                wait_s = min(self.period_s, SOON_S) if self._soon() else self._pause_s
+                self._turn.wait_for(lambda: self._closing or self._waiting, timeout=wait_s)
                 if self._closing:
                     return
                 asked, self._waiting = self._waiting, []
@@ -88,14 +99,25 @@ class Sampler:
                     log.exception("what waited for a snapshot failed")
 
     def _sample(self) -> None:
-        began_s = monotonic_s()
+        began_s, spent_s = monotonic_s(), cpu_s()
         try:
             machine = self._snapshots.take()
         except Exception as error:  # a snapshot that fails is an unreadable machine, never the end of the scheduler
             log.exception("the machine could not be read")
             machine = unread(self.who, f"the machine could not be read: {type(error).__name__}: {error}")
+        pause_s = pause_after(cpu_s() - spent_s)
         with self._turn:
             self._latest, self._at_s = machine, began_s
+            self._pause_s = max(self.period_s, pause_s) if self.period_s == PERIOD_S else self.period_s
+        try:
+            self._seen(machine, began_s)
+        except Exception:
+            log.exception("what looks at every snapshot failed")
+
+
+def pause_after(spent_s: float) -> float:
+    """How long to wait after a snapshot that took so much of a processor, when nobody asks for one. Seconds."""
+    return min(SLOWEST_S, max(PERIOD_S, spent_s / SHARE))
 
 
 def _stale(machine: Machine, age_s: float) -> Machine:

@@ -78,7 +78,6 @@ class Door:
             sock.close()
             return
         peer = self.peers[sock.fileno()] = Peer(sock)
-        self.loop.drop("parked")
         self.loop.watch(peer.fd, lambda what: self._hear(peer, what))
         self.say(peer, {"hello": "schedq-keeper", "protocol": PROTOCOL, **self.status()})
 

@@ -16,6 +16,7 @@ from scheduler.errors import SchedqError
 from scheduler.host.workers.devices import visible
 from scheduler.host.workers.protocol import MARK
 from scheduler.model.machine import Pool
+from scheduler.rules.peaks import on_device_gib
 
 KIT = os.path.join(os.path.dirname(os.path.abspath(__file__)), "kit")
 
@@ -28,6 +29,9 @@ RECORDED = (
 RECORDED_PREFIXES = ("HF_",)
 
 THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+AS_NEEDED = {"XLA_PYTHON_CLIENT_PREALLOCATE": "false", "TF_FORCE_GPU_ALLOW_GROWTH": "true"}
+"""What keeps JAX and TensorFlow from taking all that they may have at once: what a worker is seen to use would be what
+it was given, and be charged for ever."""
 
 
 def recorded(environ: Mapping[str, str] | None = None) -> dict[str, str]:
@@ -38,12 +42,13 @@ def recorded(environ: Mapping[str, str] | None = None) -> dict[str, str]:
 
 def built_env(
     spec: Mapping[str, Any], known: Mapping[str, str], *, python: str, paths: Paths, queue_id: str, worker_id: int,
-    pools: Sequence[Pool] = (), charges: Mapping[str, float] | None = None,
+    pools: Sequence[Pool] = (), charges: Mapping[str, float] | None = None, host_gib: float | None = None,
 ) -> dict[str, str]:  # fmt: skip
     """The complete environment of one worker of `spec`, from `known` (what `recorded` gave).
 
-    `pools` are those whose devices it was given. Later wins: ours, the manifest's `env`, `unset`, `pass`; devices and
-    the mark are always ours. SchedqError if a secret that is asked for cannot be had.
+    `pools` are those whose devices it was given, `host_gib` the host's part of `charges`, None = as declared. Later
+    wins: ours, the manifest's `env`, `unset`, `pass`; devices and the mark are always ours. SchedqError if a secret
+    that is asked for cannot be had.
     """
     env = {"PATH": "/usr/local/bin:/usr/bin:/bin", **known}
     folder = os.path.dirname(python) if os.path.isabs(python) else ""
@@ -52,7 +57,8 @@ def built_env(
     env["PYTHONUNBUFFERED"] = "1"  # the last line before a crash is the one that says why
     env.update(dict.fromkeys(THREADS, str(spec.get("threads") or 1)))
     env["OMP_WAIT_POLICY"] = "PASSIVE"  # E19
-    env.update(_charges(spec, charges or {}, pools))
+    env.update(AS_NEEDED if pools else {})
+    env.update(_charges(charges or {}, pools, float(spec.get("ram_gib") or 0.0) if host_gib is None else host_gib))
     for name, value in dict(spec.get("env") or {}).items():
         env[name] = expanded(str(value), env)
     for name in spec.get("unset") or ():
@@ -113,14 +119,12 @@ def _parsed(text: str) -> dict[str, str]:
     return values
 
 
-def _charges(spec: Mapping[str, Any], charges: Mapping[str, float], pools: Sequence[Pool]) -> dict[str, str]:
+def _charges(charges: Mapping[str, float], pools: Sequence[Pool], host_gib: float) -> dict[str, str]:
     """The ceiling that the kit gives the framework's allocator: GiB on each device, of how many that it has."""
     if not pools:
         return {}
-    on_device = [gib for pool, gib in charges.items() if pool.startswith("device:")]
-    if "unified" in charges:
-        on_device.append(charges["unified"] - float(spec.get("ram_gib") or 0.0))
-    env = {"SCHEDQ_CHARGE_DEVICE_GIB": repr(min(on_device))} if on_device else {}
+    device_gib = on_device_gib(charges, host_gib)
+    env = {"SCHEDQ_CHARGE_DEVICE_GIB": repr(device_gib)} if device_gib is not None else {}
     totals = [pool.capacity.value for pool in pools if pool.kind == "device" and pool.capacity.value]
     if totals:
         env["SCHEDQ_DEVICE_TOTAL_GIB"] = repr(min(totals))

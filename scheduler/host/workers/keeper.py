@@ -15,4 +15,8 @@ if __name__ == "__main__":
     sys.path.append(os.path.dirname(os.path.dirname(os.path.dirname(here))))
     from scheduler.host.workers.keeping import main
 
+    if "slug=exec" in sys.argv:
+        from scheduler.host.workers.command import CommandKeeper
+
+        main(sys.argv, CommandKeeper)
     main(sys.argv)

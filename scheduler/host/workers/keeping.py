@@ -11,6 +11,7 @@ from scheduler.host.workers.door import Door, Peer
 from scheduler.host.workers.errand import Errand
 from scheduler.host.workers.knocking import Knocking
 from scheduler.host.workers.protocol import CHUNK, MARK, PARKED_S, PROTOCOL, TOLD, claim_of, introduced
+from scheduler.host.workers.published import show
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class Keeper:
     """Everything one keeper knows: parked, starting, ready, busy, exiting; and whether it is stopping."""
 
     def __init__(self, claim: dict[str, str]) -> None:
+        os.chdir("/")
+        self.own_umask = os.umask(0o077)
         self.claim, self.folder, self.loop = claim, claim["folder"], lean.Loop(self.trouble)
         self.done: dict[tuple[int, int], dict[str, Any]] = {}
         self.order: dict[str, Any] = {}
@@ -54,6 +57,8 @@ class Keeper:
         self.loop.watch(ours, lambda _: self.loop.after("reap", 0.0, self.reap) if os.read(ours, 512) else None)
         self.door = Door(self.loop, claim["control"], self.obey, self.status, self.emptied)
         self.emptied()
+        why = f"parked for {PARKED_S:.0f} s, and nobody said go"
+        self.loop.after("parked", PARKED_S, lambda: self.stop(0.0, why))
         self.loop.after("reachable", LOOK_S, self.reachable)
 
     def trouble(self, error: Exception) -> None:
@@ -76,11 +81,8 @@ class Keeper:
         return regular.inode(self.home) == regular.inode(self.queue)
 
     def emptied(self) -> None:
-        """Nobody is connected: a parked keeper does not wait for ever, and the queue itself may have gone."""
+        """Nobody is connected: the queue itself may have gone."""
         self.loop.after("reachable", 0.0, self.reachable)
-        if self.state == "parked":
-            why = f"parked for {PARKED_S:.0f} s and nobody came"
-            self.loop.after("parked", PARKED_S, lambda: self.stop(0.0, why))
 
     def reachable(self) -> None:
         """See to it that orders can arrive. Without its folder nobody wants the worker."""
@@ -103,6 +105,8 @@ class Keeper:
             return self.go(order)
         if op == "send":
             return self.send(peer, order)
+        if op == "charge":
+            return show(order["charges"], self.log.write)
         if op == "attach":
             return self.attach((order["job"], order["attempt"]))
         if op == "stop":
@@ -130,6 +134,7 @@ class Keeper:
         """Spend the claim: start the worker; a oneshot is ready at once, its command comes with each send."""
         if self.state != "parked" or self.stopping:
             return {"error": f"go came to a keeper that is {'stopping' if self.stopping else self.state}"}
+        self.loop.drop("parked")
         self.order, self.oneshot = order, order["mode"] == "oneshot"
         order["env"][MARK] = f"{self.claim['queue']}:{self.claim['worker']}"
         self.log.half = max(1, order.get("log_max", 64 << 20) // 2)
@@ -150,6 +155,7 @@ class Keeper:
         if self.stopping or self.state != "ready":
             return {"error": f"the worker is {'stopping' if self.stopping else self.state}, not ready"}
         order["says_taken"] = self.answer.get("says_taken")
+        show(order.get("charges") or {}, self.log.write)
         errand = Errand(self.loop, order, self.door.tell, self.settled, lambda: self.door.want(peer), self.stands)
         self.errand, self.state = errand, "busy"
         if self.oneshot:
@@ -334,13 +340,11 @@ class Keeper:
             os._exit(0)
 
 
-def main(argv: list[str]) -> None:
+def main(argv: list[str], kind: type[Keeper] = Keeper) -> None:
     """Read the claim, take the lock, and serve until the last process of the worker's tree has gone."""
     claim = claim_of(argv)
     if not claim or not {"worker", "queue", "control", "folder"} <= claim.keys():
         raise SystemExit(f"schedq keeper: not a claim: {argv}")
-    os.chdir("/")
-    os.umask(0o077)
-    keeper = Keeper(claim)
+    keeper = kind(claim)
     while True:
         keeper.loop.turn()

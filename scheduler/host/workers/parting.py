@@ -12,7 +12,7 @@ from scheduler.host.workers import tree
 from scheduler.host.workers.orders import Stored
 from scheduler.host.workers.protocol import TOLD, claim_of
 from scheduler.host.workers.records import clear, recorded_exit, worker_words
-from scheduler.model.host import Gone
+from scheduler.model.host import UNKNOWN, Gone
 
 if TYPE_CHECKING:
     from scheduler.host.workers.ward import Ward
@@ -96,6 +96,19 @@ class Parting:
             self.ward.after(1.0, lambda: self.bury(tries + 1))
             raise
 
+    def _begun(self, exit_code: int | None) -> tuple[int, int] | None:
+        """Which attempt may have been in work when everything ended: a keeper that ended in order has stored the end of
+        each that it began.
+        """
+        ward = self.ward
+        if ward.rebooted:
+            return UNKNOWN
+        if ward.errand is None:
+            return ward.silent
+        if exit_code is not None and not os.path.exists(ward.errand[2]):
+            return None
+        return ward.errand[:2]
+
     def _end_rest(self, tries: int) -> None:
         ward, roster = self.ward, self.ward.roster
         left = tree.members(roster.queue_id, ward.id, *(tree.leader_of(ward.folder) or (None, 0.0)))
@@ -105,7 +118,7 @@ class Parting:
             return
         clear(ward.folder, ward.control, ward.socket_path)
         code, why = recorded_exit(ward.folder)
-        gone = Gone(ward.id, code, worker_words(ward.log), ward.why or why, ward.begun(code), why == TOLD)
+        gone = Gone(ward.id, code, worker_words(ward.log), ward.why or why, self._begun(code), why == TOLD)
         if ward.errand and os.path.exists(ward.errand[2]):
             roster.emit(Stored(ward.id, *ward.errand, exit_code=code))
         ward.errand = None

@@ -9,6 +9,7 @@ with a number that both speak. Orders are answered by `{"re": op, "ok": bool, "e
 - `go` argv, env, cwd, socket, mode, umask, log_max, stop_grace_s: spend the claim (parked keepers only)
 - `send` job, attempt, reply_path, log_path, log_max, length: that many bytes of request follow. A oneshot keeper
   gets argv, cwd, env (added to go's) and result_path instead
+- `charge` charges: show these in argv, GiB by pool; answered with them once they can be read there
 - `attach` job, attempt: `is` = running | done (`how`: what `stored` says) | unknown
 - `status`: state, job, attempt, leader, exit code · `stop` grace_s, why
 
@@ -72,6 +73,7 @@ def claim_of(argv: list[str]) -> dict[str, str] | None:
     for word in words[:-1]:
         key, equals, value = word.partition("=")
         if equals:
+            value = value.rstrip() if key == "charge" else value  # it has room for another number
             claim[key] = f"{claim[key]} {value}" if key in claim else value
     return claim
 

@@ -72,20 +72,47 @@ class Roster:
 
         self._do(order.worker_id, do)
 
+    def expect(self, order: Park) -> None:
+        """Wait for a keeper that its caller starts: Shown when its claim can be read, Failed if it does not come."""
+
+        def do() -> None:
+            ward = self._wards[order.worker_id] = Ward(self, order.worker_id)
+            try:
+                own_folder(self.paths.run)
+                os.makedirs(ward.folder, 0o700, exist_ok=True)
+            except (OSError, SchedqError) as error:
+                del self._wards[order.worker_id]
+                text = error.strerror if isinstance(error, OSError) else str(error)
+                self.emit(Failed(order.worker_id, f"its folder could not be made: {text}", alive=False))
+                return
+            ward.expect(order)
+
+        self._do(order.worker_id, do)
+
+    def soon(self, act: Callable[[], None]) -> None:
+        """Call `act` on the roster's thread."""
+        self._do(0, act)
+
     def go(self, worker_id: int, launch: Launch) -> None:
         """Let a parked keeper start its worker: Answered or Gone."""
         self._to(worker_id, lambda ward: ward.go(launch))
 
+    def charge(self, worker_id: int, charges: dict[str, float]) -> None:
+        """Let its keeper show what its worker is charged: Charged, Failed if it cannot."""
+        self._to(worker_id, lambda ward: ward.connection.order(op="charge", charges=charges))
+
     def send(
         self, worker_id: int, job_id: int, attempt: int, message: dict[str, Any] | bytes, *,
         reply_path: str, log_path: str, log_max: int = 64 << 20, argv: list[str] | None = None, cwd: str | None = None,
+        **more: Any,
     ) -> None:  # fmt: skip
         """Send one attempt's request: Stored, Replied if it is longer than a worker reads, Failed if it cannot leave.
 
         A legacy worker gets `message["request"]` alone. A oneshot gets `argv` instead; its result is read from
-        `result.json` in the message's `out_dir`.
+        `result.json` in the message's `out_dir`; `more` of the order: its charges; a command's env, umask, devices.
         """
-        self._to(worker_id, lambda ward: ward.send(job_id, attempt, message, reply_path, log_path, log_max, argv, cwd))
+        words = (job_id, attempt, message, reply_path, log_path, log_max, argv, cwd)
+        self._to(worker_id, lambda ward: ward.send(*words, **more))
 
     def stop(self, worker_id: int, grace_s: float, why: str) -> None:
         """Stop a worker's whole tree: ask, TERM, after the grace KILL. Gone follows, also when its keeper does not

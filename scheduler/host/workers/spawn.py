@@ -8,21 +8,51 @@ import sys
 
 from scheduler.host.workers import tree
 from scheduler.host.workers.protocol import CLAIM, claim_of
-from scheduler.model.host import Park
+from scheduler.host.workers.published import word_of
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from typing import Protocol
+
+    class Reserved(Protocol):
+        """What is reserved for a worker: model.host.Park, or a row of the queue as its caller reads it."""
+
+        @property
+        def worker_id(self) -> int: ...
+        @property
+        def slug(self) -> str: ...
+        @property
+        def variant(self) -> str: ...
+        @property
+        def revision(self) -> str: ...
+        @property
+        def mode(self) -> str: ...
+        @property
+        def device(self) -> str: ...
+        @property
+        def charges(self) -> Mapping[str, float]: ...
+        @property
+        def lease_ids(self) -> Mapping[str, int]: ...
+
 
 KEEPER = os.path.join(os.path.dirname(os.path.abspath(__file__)), "keeper.py")
 
 
-def keeper_argv(order: Park, queue_id: str, control: str, folder: str) -> list[str]:
+def keeper_argv(order: Reserved, queue_id: str, control: str, folder: str) -> list[str]:
     """The claim that everyone on the machine reads: who, for which queue, and GiB per pool, exact."""
-    words = [
-        f"worker={order.worker_id}", f"slug={order.slug}", f"variant={order.variant}", f"queue={queue_id}",
+    words = [*words_of(order), f"queue={queue_id}", f"control={control}"]
+    return [sys.executable, "-I", "-S", KEEPER, CLAIM, *words, folder]
+
+
+def words_of(order: Reserved) -> list[str]:
+    """What is reserved for a worker, as its keeper's argv says it."""
+    return [
+        f"worker={order.worker_id}", f"slug={order.slug}", f"variant={order.variant}",
         f"revision={order.revision}", f"mode={order.mode}", f"device={order.device}",
         *(f"lease={pool}:{lease}" for pool, lease in order.lease_ids.items()),
-        *(f"charge={pool}:{gib!r}" for pool, gib in order.charges.items()),
-        f"control={control}",
+        *(word_of(pool, gib) for pool, gib in order.charges.items()),
     ]  # fmt: skip
-    return [sys.executable, "-I", "-S", KEEPER, CLAIM, *words, folder]
 
 
 def spawn_keeper(argv: list[str], folder: str) -> int:

@@ -11,7 +11,7 @@ import os
 import time
 
 from scheduler.host.workers import regular
-from scheduler.host.workers.protocol import CLAIM, MARK
+from scheduler.host.workers.protocol import CLAIM, MARK, claim_of
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -39,17 +39,30 @@ class Stat:
 def stat_of(pid: int) -> Stat | None:
     """That process, zombies included; None if there is none."""
     try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            rest = file.read().rpartition(b")")[2].split()
-        return Stat(pid, rest[0].decode(), int(rest[1]), int(rest[3]), float(rest[19]))
+        return _stat(pid)
     except (OSError, IndexError, ValueError):
         return None
+
+
+def _stat(pid: int) -> Stat:
+    with open(f"/proc/{pid}/stat", "rb") as file:
+        rest = file.read().rpartition(b")")[2].split()
+    return Stat(pid, rest[0].decode(), int(rest[1]), int(rest[3]), float(rest[19]))
 
 
 def is_alive(pid: int | None, started: float | None) -> bool:
     """Whether that very process (not a later one of the same pid) runs; a zombie does not."""
     stat = stat_of(pid) if pid else None
     return stat is not None and stat.started == started and stat.state not in "ZX"
+
+
+def lives(pid: int, started: float) -> bool:
+    """The same for whom a wrong answer costs a job: OSError if it cannot be told, as where no descriptor is left."""
+    try:
+        stat = _stat(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return stat.started == started and stat.state not in "ZX"
 
 
 def argv_of(pid: int) -> list[str]:
@@ -72,9 +85,14 @@ def everyone() -> dict[int, Stat]:
     return {int(name): stat for name in os.listdir("/proc") if name.isdigit() and (stat := stat_of(int(name)))}
 
 
-def below(top: int) -> list[Stat]:
-    """Every living process under `top`, in whatever session. Below a subreaper, nobody can leave this list."""
+def below(top: int, *, apart: bool = False) -> list[Stat]:
+    """Every living process under `top`, in whatever session. Below a subreaper, nobody can leave this list.
+
+    `apart`: without keepers and what is under them, which is charged for itself.
+    """
     seen = everyone()
+    if apart:
+        seen = {pid: stat for pid, stat in seen.items() if CLAIM not in argv_of(pid)}
     under = pids_below({pid: stat.parent for pid, stat in seen.items()}, top)
     return [seen[pid] for pid in under if seen[pid].state not in "ZX"]
 
@@ -207,6 +225,19 @@ def keeper_of(folder: str) -> Stat | None:
         if argv[-1] == folder or (ours is not None and regular.inode(argv[-1]) == ours):
             return stat
     return None
+
+
+def rooms_around(pid: int) -> list[dict[str, str]]:
+    """The claims of the workers that a process is part of, the nearest first.
+
+    It is below their keeper, or below a process that has room for itself, or is that process.
+    """
+    seen, above = everyone(), [pid]
+    while (stat := seen.get(above[-1])) is not None and stat.parent not in above:
+        above.append(stat.parent)
+    claims = {stat.pid: claim for stat in seen.values() if (claim := claim_of(argv_of(stat.pid))) and "queue" in claim}
+    holders = {seen[keeper].parent: claim for keeper, claim in claims.items() if claim.get("kind") == "l"}
+    return [each for step in above for each in (holders.get(step), claims.get(step)) if each is not None]
 
 
 def leader_of(folder: str) -> tuple[int, float] | None:

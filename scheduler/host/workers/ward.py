@@ -15,15 +15,17 @@ from scheduler.host.workers.connection import Connection, written
 from scheduler.host.workers.orders import Launch, Stored
 from scheduler.host.workers.parting import Parting, readable
 from scheduler.host.workers.protocol import LINE_LIMIT, agreed
-from scheduler.host.workers.spawn import keeper_argv, reached, reap, spawn_keeper
+from scheduler.host.workers.spawn import keeper_argv, reached, reap, spawn_keeper, words_of
 from scheduler.host.workers.words import answered, progressed
-from scheduler.model.host import UNKNOWN, Adopt, Alive, Failed, Forgotten, Park, Replied, Shown
+from scheduler.model.host import Adopt, Alive, Charged, Failed, Forgotten, Park, Replied, Shown
 from scheduler.model.outcome import Outcome
 
 if TYPE_CHECKING:
     from scheduler.host.workers.roster import Roster
 
 UNREACHABLE_S = 10.0
+EXPECTED_S = 5.0
+"""How long a caller may take to start its keeper: 30 ms, where it is not stopped."""
 
 
 def too_long(length: int) -> str:
@@ -58,18 +60,6 @@ class Ward:
         """Call `act` later; what goes wrong in it is told of this worker."""
         self.roster.after(wait_s, act, self.id)
 
-    def begun(self, exit_code: int | None) -> tuple[int, int] | None:
-        """Which attempt may have been in work when everything ended: a keeper that ended in order has stored the end of
-        each that it began.
-        """
-        if self.rebooted:
-            return UNKNOWN
-        if self.errand is None:
-            return self.silent
-        if exit_code is not None and not os.path.exists(self.errand[2]):
-            return None
-        return self.errand[:2]
-
     # Started here, or found
 
     def start(self, order: Park) -> None:
@@ -90,6 +80,33 @@ class Ward:
             self._connect()
         else:
             self.after(0.0005, lambda: self._look(argv))
+
+    def expect(self, order: Park) -> None:
+        """Look for the keeper that its caller starts: shown once the claim that everybody reads is the order's."""
+        if self.closed:
+            return
+        try:
+            sock, pid = reached(self.control, self.roster.queue_id, self.id, 0)
+        except OSError:
+            if self.parting.asked or monotonic_s() - self.since > EXPECTED_S:
+                self._never_came(f"its caller did not start it within {EXPECTED_S:.0f} s: it is stopped, or has gone")
+            else:
+                self.after(0.005, lambda: self.expect(order))
+            return
+        stat, claim = tree.stat_of(pid), tree.argv_of(pid)
+        if stat is None or set(words_of(order)) - set(claim):
+            sock.close()
+            self._never_came(f"process {pid} claims to be its keeper, and claims something else than what was reserved")
+            return
+        self.pid, self.started = pid, stat.started
+        self._watch_keeper()
+        self.roster.emit(Shown(self.id, pid, stat.started, tree.boot_id()))
+        self.connection.open(sock)
+
+    def _never_came(self, text: str) -> None:
+        self.closed = True
+        self.roster.forget(self)
+        self.roster.emit(Failed(self.id, text, alive=False))
 
     def adopt(self, row: Adopt) -> None:
         """Find the keeper by its socket; one that is gone left its records."""
@@ -165,15 +182,15 @@ class Ward:
 
     def send(
         self, job: int, attempt: int, message: dict[str, Any] | bytes, reply_path: str, log_path: str,
-        log_max: int, argv: list[str] | None, cwd: str | None,
+        log_max: int, argv: list[str] | None, cwd: str | None, **more: Any,
     ) -> None:  # fmt: skip
         """Send one attempt's request, or its command. One that no worker could read is answered here: Replied."""
         if not self.connection.spoke:  # what language the worker speaks is not known either
-            self.unsent = partial(self.send, job, attempt, message, reply_path, log_path, log_max, argv, cwd)
+            self.unsent = partial(self.send, job, attempt, message, reply_path, log_path, log_max, argv, cwd, **more)
             return
         order: dict[str, Any] = {
             "op": "send", "job": job, "attempt": attempt, "reply_path": reply_path, "log_path": log_path,
-            "log_max": log_max,
+            "log_max": log_max, **more,
         }  # fmt: skip
         body = b""
         if argv is not None:
@@ -257,9 +274,10 @@ class Ward:
     def _answer(self, said: dict[str, Any]) -> None:
         op = said["re"]
         if not said["ok"]:
-            if op == "send":
-                self.errand = None
+            self.errand = None if op == "send" else self.errand
             self.roster.emit(Failed(self.id, f"{op}: {said['error']}"))
+        elif op == "charge":
+            self.roster.emit(Charged(self.id, said["charges"]))
         elif op == "attach":
             if said["is"] == "done":
                 self._stored({**said, **said["how"]})

@@ -11,7 +11,11 @@ import subprocess
 import sys
 
 HEADROOM_GIB = 0.5
-SIGNS = ("out of memory", "resource_exhausted", "cannot allocate memory", "alloc_failed")
+SIGNS = (
+    "out of memory", "outofmemory", "resource_exhausted", "resource exhausted", "memoryerror", "bad_alloc",
+    "cannot allocate memory", "unable to allocate", "failed to allocate memory", "alloc_failed", "oom-kill", "oom kill",
+    "hiperroroutofmemory",
+)  # fmt: skip
 
 
 def cap_memory():
@@ -29,6 +33,23 @@ def cap_memory():
             _cap_torch(sys.modules["torch"], limit_gib)
         else:
             sys.meta_path.insert(0, _WhenTorchComes(limit_gib))
+
+
+def cap_anew(charge_gib):
+    """Cap what torch may allocate anew, for a request that the worker is charged more or less for than before.
+
+    What it holds above a lower cap it keeps, and gets nothing beside it. XLA took its share when it was set up.
+    """
+    before = os.environ.get("SCHEDQ_CHARGE_DEVICE_GIB")
+    if charge_gib is None or not before or not _shown() or charge_gib == float(before):
+        return
+    os.environ["SCHEDQ_CHARGE_DEVICE_GIB"] = repr(float(charge_gib))
+    stands = "per_process_memory_fraction" in os.environ.get("PYTORCH_CUDA_ALLOC_CONF", "")
+    if "torch" in sys.modules and not stands:
+        _cap_torch(sys.modules["torch"], max(float(charge_gib) - HEADROOM_GIB, 0.1))
+    for finder in sys.meta_path:
+        if isinstance(finder, _WhenTorchComes):
+            finder.limit_gib = max(float(charge_gib) - HEADROOM_GIB, 0.1)
 
 
 def _shown():

@@ -29,7 +29,7 @@ import threading
 import time
 import traceback
 
-from schedq_memory import cap_memory, devices_seen, out_of_memory
+from schedq_memory import cap_anew, cap_memory, devices_seen, out_of_memory
 from schedq_reply import LINE_LIMIT, encoded
 
 __all__ = ["Job", "Later", "NoAccelerator", "Refused", "serve"]
@@ -302,6 +302,7 @@ class _Server:
                 pass
 
         job = Job(message, send)
+        cap_anew(message.get("charge_device_gib"))
         send({"event": "taken"})
         reply, code = attempt(self.model, self.predict, message.get("request") or {}, job)
         job._send = None
