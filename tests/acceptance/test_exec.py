@@ -179,11 +179,12 @@ def test_a_command_waits_its_turn_and_says_for_what(card: Queue) -> None:
     eventually(lambda: [each for each in card.status()["jobs"] if each["state"] == "queued"], what="the second waiting")
     reason = eventually(lambda: card.show(2)["reason"], what="its reason")
     assert reason["ruling"] in ("pool_full", "no_room_now"), reason  # type: ignore[index]
-    time.sleep(1.5)
+    assert second.stderr is not None
+    said = second.stderr.readline()
+    assert "job 2 waits: " in said and "exec" in said and "5 GiB" in said
     gate.touch()
-    out, err = second.communicate(timeout=60)
+    out, _err = second.communicate(timeout=60)
     assert out == "second\n" and second.returncode == 0
-    assert "job 2 waits: " in err and "exec" in err and "5 GiB" in err
     assert code_of(first) == 0
 
 

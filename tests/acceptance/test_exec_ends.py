@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -127,7 +126,7 @@ def test_cancel_stops_a_command_within_its_grace(up: Queue) -> None:
 def test_down_waits_for_a_command_and_down_now_ends_it_for_good(up: Queue) -> None:
     caller = begun(up, *SLOW)
     down = up.start("down")
-    time.sleep(1.0)
+    assert down.stderr is not None and "waiting for 1 running" in down.stderr.readline()
     assert down.poll() is None and caller.poll() is None
     assert up("down", "--now").code == 0
     down.communicate(timeout=30)

@@ -145,8 +145,10 @@ def test_a_terminal_that_goes_leaves_a_command_whose_call_was_told_to_outlive_it
     eventually((queue.folder / "begun").exists, what="its start")
     terminal.close()
     terminal.shell.wait(30)
-    time.sleep(1.0)
-    assert queue.show(1)["state"] == "running"
+    words = {each: each.info["cmdline"] or [""] for each in psutil.process_iter(["cmdline"])}
+    callers = [each for each, said in words.items() if "exec" in said and str(gate) in said[-1]]
+    eventually(lambda: not any(each.is_running() and each.terminal() for each in callers), what="the terminal's end")
+    assert callers and queue.show(1)["state"] == "running"
     gate.touch()
     eventually(lambda: queue.show(1)["state"] == "succeeded", what="its end")
     assert (queue.folder / "ended").exists()
