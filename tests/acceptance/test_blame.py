@@ -14,13 +14,25 @@ from driven import Queue, eventually
 from mounts import mounted
 
 LEAVES = """
-import os, threading, time
+import os, sys, threading, time
 from schedq_worker import serve
+
+def waits_for_a_request():
+    frame, calls = sys._current_frames()[threading.main_thread().ident], []
+    while frame:
+        calls.append(frame.f_code.co_name)
+        frame = frame.f_back
+    return "get" in calls
+
+def leave_when_it_has_replied():
+    while not waits_for_a_request():
+        time.sleep(0.0005)
+    {leave}
 
 def predict(model, request, job):
     with open({ledger!r}, "a") as ledger:
         ledger.write(request["say"] + "\\n")
-    threading.Thread(target=lambda: (time.sleep(0.004), {leave})).start()
+    threading.Thread(target=leave_when_it_has_replied).start()
     return {{"said": request["say"]}}
 
 serve(load=dict, predict=predict)

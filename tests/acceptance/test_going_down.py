@@ -69,9 +69,9 @@ class Stubborn:
                 workers.insert(
                     tx, slug=slug, variant="", revision="r", mode="resident", host_id="h", epoch=1, created_at=AT
                 )
-                for slug in ("boltz", "esm")
+                for slug in ("fold", "esm")
             )
-            for worker_id, slug, gib in ((stuck, "boltz", 28.0), (gone, "esm", 3.5)):
+            for worker_id, slug, gib in ((stuck, "fold", 28.0), (gone, "esm", 3.5)):
                 leases.reserve(tx, worker_id, slug, {"unified": gib}, "h", AT)
                 leases.move(tx, worker_id, "go", AT)
             tx.exec_driver_sql("UPDATE workers SET state = 'retiring', leader_pid = ? WHERE id = 1", (os.getpid(),))
@@ -100,11 +100,11 @@ def stubborn(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Stubborn:
         monkeypatch.setattr(remaining, name, value)
     monkeypatch.setattr(asking, "LOOK_S", 0.01)
     paths = Paths(str(tmp_path / "queue"))
-    intake.submit(paths, [{"slug": "boltz", "name": "a", "data": b"{}"}])
+    intake.submit(paths, [{"slug": "fold", "name": "a", "data": b"{}"}])
     return Stubborn(paths)
 
 
-STUCK = f"worker 1 (boltz, retiring, process {os.getpid()}) with 28.0 GiB on unified"
+STUCK = f"worker 1 (fold, retiring, process {os.getpid()}) with 28.0 GiB on unified"
 LEAKED = "3.5 GiB on unified of worker 2 (esm), which is gone and whose memory is not back (leaked)"
 
 
