@@ -141,7 +141,6 @@ class Client:
         timeout_s, sources = given.attempt_s(timeout_s), given.inputs(inputs)
         state = "held" if given.flag("hold", hold) else "queued"
         policy = given.policy(on_lost, max_attempts, retry_on)
-        self.refuse_never(spec)
         try:
             values = request.parameters(spec, given.assignments(params))
         except UsageError as error:
@@ -164,6 +163,7 @@ class Client:
             rows.append(row)
         if faults:
             raise given.all_of(faults, len(sources))
+        self.refuse_never(spec)
         common = {
             "slug": spec["slug"], "variant": spec["variant"], "revision": spec["revision"],
             "priority": priority, "batch": batch or None, "key": key or None, "timeout_s": timeout_s,
@@ -339,12 +339,10 @@ def failure(job: dict[str, Any], paths: Paths) -> SchedqError:
     message = f"job {job['id']} ({job['slug']}) {ending(job)}"
     if job.get("attempt"):
         log = os.path.join(paths.attempt(job["id"], job["attempt"]), "log")
-        wrote = os.path.exists(log) and os.path.getsize(log) > 0
-        message += (
-            f"; schedq log {job['id']} has what its worker wrote"
-            if wrote
-            else f"; its worker wrote nothing, schedq show {job['id']} has the rest"
-        )
+        if os.path.exists(log) and os.path.getsize(log) > 0:
+            message += f"; schedq log {job['id']} has what its worker wrote"
+        elif kind != "refused" or not job["outcome"].get("text"):
+            message += f"; its worker wrote nothing, schedq show {job['id']} has the rest"
     if kind == "refused":
         return Refused(message)
     return AcceleratorAbsent(message) if kind == "no_accelerator" else JobFailed(message)

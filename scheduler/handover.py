@@ -16,7 +16,7 @@ def adoption(row: Any, job: Any, charges: dict[str, float] | None = None) -> Ado
     """
     assignment = None
     if job is not None and job.state == "running":
-        assignment = Assignment(job.id, job.attempt, job.out or "", task_of(job, row.id, job.attempt, None))
+        assignment = Assignment(job.id, job.attempt, job.out or "", task_of(job, row, job.attempt, None))
     return Adopt(
         worker_id=row.id,
         slug=row.slug,
@@ -35,21 +35,14 @@ def adoption(row: Any, job: Any, charges: dict[str, float] | None = None) -> Ado
     )
 
 
-def task_of(
-    job: Any,
-    worker_id: int,
-    attempt: int,
-    body: bytes | None,
-    charges: dict[str, float] | None = None,
-    host_gib: float | None = None,
-) -> Task:
+def task_of(job: Any, worker: Any, attempt: int, body: bytes | None, charges: dict[str, float] | None = None) -> Task:
     """A job's row as the request of one attempt; `body` is the input's bytes, None where only the fence matters.
 
-    `charges`: what its worker is charged for while it is on it, by pool, GiB; None = as before.
-    `host_gib` is the part of it that is host memory.
+    `worker` is the row of its worker, `charges` what that is charged for while it is on it, by pool, GiB; None = as
+    before.
     """
     return Task(
-        worker_id=worker_id,
+        worker_id=worker.id,
         job_id=job.id,
         attempt=attempt,
         slug=job.slug,
@@ -66,5 +59,7 @@ def task_of(
         out=job.out or "",
         deadline_s=job.timeout_s,
         charges=charges or {},
-        device_gib=on_device_gib(charges or {}, host_gib or 0.0),
+        device_gib=on_device_gib(charges or {}, worker.host_gib or 0.0),
+        device=worker.device or "",
+        driver=worker.driver or "",
     )

@@ -99,22 +99,43 @@ def _source(folder: str, site: config.Settings, seen: Seen) -> Source:
     return Source(path, raw, site.providers, site.site_origins)
 
 
+def parted(name: str) -> tuple[str, str]:
+    """What is named and which variant of it, "" for none: a slug, or a folder, which has a `/`; then `:VARIANT`."""
+    if "/" in name and (os.path.isdir(name) or ":" not in os.path.basename(name)):
+        return name, ""
+    where, _, variant = name.rpartition(":") if "/" in name else name.partition(":")
+    return where, variant
+
+
 def _folder_of(name: str) -> str:
-    """The folder of a slug on the search path, or the folder itself where one is given."""
-    if "/" in name or (os.path.isdir(os.path.join(name, "")) and os.path.lexists(os.path.join(name, NAME))):
-        folder = os.path.abspath(name)
+    """The folder of a slug on the search path, or the folder itself where one is given: what has a `/` is one."""
+    slug = parted(name)[0]
+    if "/" in slug:
+        folder = os.path.abspath(slug)
         if not os.path.lexists(os.path.join(folder, NAME)):
             raise UnknownProvider(f"{folder} has no {NAME}; name a folder that has one, or a provider")
         return folder
     places = found(Seen())
-    slug = name.partition(":")[0]
     if slug not in places:
         import difflib
 
         near = difflib.get_close_matches(slug, places, n=1)
         hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(places) or 'none'}"
+        if os.path.lexists(os.path.join(slug, NAME)):
+            hint = f"the folder that you are in has one: ./{slug}"
+        else:
+            hint += f"; SCHEDQ_MANIFESTS adds folders, and a provider's own folder is named with a slash: ./{slug}"
         raise UnknownProvider(f"no provider {slug!r} in {', '.join(config.manifest_folders())}; {hint}")
     return places[slug][0]
+
+
+def read(name: str, site: config.Settings | None = None) -> dict[str, Any]:
+    """The catalog entry of one provider (a slug, or a folder that is on no search path) as it is this moment.
+
+    `site` stands for the settings that there are. UnknownProvider, BrokenManifest.
+    """
+    folder = _folder_of(name)
+    return _entry(folder, site or config.settings(), config.Paths().cache, folder, Seen())
 
 
 def check(name: str) -> list[dict[str, str]]:
@@ -189,18 +210,18 @@ def _misfits(spec: dict[str, Any]) -> list[str]:
     return wrong
 
 
-def describe(name: str) -> dict[str, Any]:
-    """Every value of a provider (`slug` or `slug:variant`) with where it comes from.
+def describe(name: str, site: config.Settings | None = None) -> dict[str, Any]:
+    """Every value of a provider (`slug` or `slug:variant`) with where it comes from. `site`: as for `read`.
 
     {"slug", "variant", "variants", "folder", "manifest", "values": [{"key", "value", "origin"}], "warnings"}. Keys are
     dotted, as the manifest writes them. UnknownProvider, BrokenManifest.
     """
     seen = Seen()
     folder = _folder_of(name)
-    site = config.settings()
+    site = site or config.settings()
     made = _entry(folder, site, config.Paths().cache, folder, seen)
     source = _source(folder, site, seen)
-    variant = name.partition(":")[2] if "/" not in name else ""
+    variant = parted(name)[1]
     if variant not in made["variants"]:
         raise UnknownProvider(
             f"{made['slug']} has no variant {variant!r}; it has {', '.join(source.variants) or 'none'}"

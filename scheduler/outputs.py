@@ -51,8 +51,11 @@ def destination(template: str, slug: str, name: str, batch: str) -> str:
 
 
 def entry(value: str) -> str:
-    """A value as the name of one entry of a folder: no `/` in it, not `.` or `..`, and no `~` at its start."""
-    word = value.replace("/", "_")
+    """A value as the name of one entry of a folder: no `/` in it, not `.` or `..`, and no `~` at its start.
+
+    `{id}` in it is not the job's id, which is filled in later.
+    """
+    word = value.replace("/", "_").replace("{id}", "_id_")
     if not word.strip("."):
         return "_" * len(word)
     return "_" + word[1:] if word[0] == "~" else word
@@ -84,9 +87,12 @@ def refuse_taken(rows: list[dict[str, Any]], home: str, *, may_exist: bool) -> N
         if not out:
             continue
         refuse_kept(out, home)
-        folder, name = os.path.split(out)
-        if name.isdigit() and folder == os.path.realpath(os.path.join(home, "results")):
-            raise Refused(f"the destination {out} is that of job {name}; give another --out")
+        results = os.path.realpath(os.path.join(home, "results"))
+        name, below, _ = out.removeprefix(f"{results}/").partition("/")
+        if name.isdigit():
+            raise Refused(
+                f"the destination {out} {'lies in' if below else 'is'} that of job {name}; give another --out"
+            )
         if "{id}" not in out:
             if out in seen:
                 raise Refused(
@@ -152,13 +158,14 @@ def _refuse_unmakeable(out: str) -> None:
 
 
 def maker(folder: str) -> int | None:
-    """The job that made the outputs in a folder, as its job.json has it; None if that does not tell."""
+    """The job that made the outputs in a folder, as its job.json has it; None if that does not tell, or of a try."""
     import json
 
     try:
         with open(os.path.join(folder, "job.json"), "rb") as file:
-            return int(json.load(file)["job"])
-    except (OSError, ValueError, KeyError, TypeError):
+            facts = json.load(file)
+        return None if facts.get("tried") else int(facts["job"])
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
 
 

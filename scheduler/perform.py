@@ -46,7 +46,7 @@ from scheduler.model.verdict import Verdict
 from scheduler.record import OVERDUE_S, Recorder
 from scheduler.rules import explain
 from scheduler.rules.evidence import as_json
-from scheduler.rules.placement import given
+from scheduler.rules.placement import drivers, given
 from scheduler.store import alone, commands, content, events, heads, leases, queue, reasons, wishes, workers
 from scheduler.view import Memory
 
@@ -205,11 +205,12 @@ class Performer:
         provider = recorder.providers[start.slug, start.variant]
         if start.job_id is not None and queue.row(tx, start.job_id).revision != provider.revision:
             return None
-        device = ",".join(given(provider.policy, start.charges))
+        devices = given(provider.policy, start.charges)
+        device = ",".join(devices)
         worker_id = workers.insert(
             tx, slug=start.slug, variant=start.variant, revision=provider.revision, mode=provider.mode,
             host_id=self.identity.host_id, epoch=self.identity.epoch, created_at=recorder.at,
-            device=device, env_hash=provider.environment or None,
+            device=device, driver=drivers(devices, self._machine) or None, env_hash=provider.environment or None,
             host_gib=start.verdict.evidence.demand.host_gib, alone=start.alone,
         )  # fmt: skip
         before_gib = {pool: self._machine.nobodys_gib(pool) for pool in start.charges} if self._machine else {}
@@ -254,9 +255,7 @@ class Performer:
         if job.timeout_s is not None:
             self.memory.deadline[worker_id] = now + job.timeout_s
         body = job.input if job.input is not None else self._kept(job.input_sha256)
-        task = task_of(
-            job, worker_id, attempt, body, leases.by_pool(tx, worker_id), workers.row(tx, worker_id).host_gib
-        )
+        task = task_of(job, workers.row(tx, worker_id), attempt, body, leases.by_pool(tx, worker_id))
         return Deed(worker_id, partial(self.host.submit, task))
 
     def _kept(self, sha256: str) -> bytes | None:

@@ -74,6 +74,11 @@ def check(
         raise InvalidInput(f"{what} is empty (0 bytes); write the request into it")
     kind = KINDS.get(ending) or _plain_kind(data)
     value = parsed(kind, data, what)
+    own = [name for name in asked.get("apart", ()) if isinstance(value, dict) and name in value]
+    if own:
+        raise InvalidInput(
+            f"{what}: at the top: holds {own[0]}, which counts only as --param {own[0]}=VALUE; take it out of the input"
+        )
     counts = _counting(params, asked["defaults"], value)
     if kind in ("json", "yaml"):
         if asked["validator"]:

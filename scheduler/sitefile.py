@@ -17,7 +17,7 @@ from typing import Any
 from scheduler import locks, tomlfile
 from scheduler.errors import Temporary, UsageError
 
-NESTED = {"vram_budget_gb": "gpu", "ram_budget_gb": "host"}
+NESTED = {"vram_budget_gb": "gpu", "ram_budget_gb": "host", "python": "worker"}
 """The table of a provider that a key may stand in by itself."""
 
 PATIENCE_S = 10.0
@@ -41,20 +41,75 @@ def put(path: str, name: str, values: dict[str, Value]) -> str:
     return path
 
 
-def _put(path: str, name: str, values: dict[str, Value]) -> None:
-    lock = _locked(os.path.dirname(path), path)
+def remove(path: str, name: str, key: str) -> bool:
+    """Take a key out of `[providers.NAME]`, or out of its own table there; whether it was there.
+
+    UsageError if the file cannot be read, or cannot be changed line by line; then it is as it was.
+    """
+    path = os.path.realpath(path)
+    lock = locked(os.path.dirname(path), path)
     try:
-        before = _text(path)
-        table = _parsed(before, path)
+        before = text_of(path)
+        table = parsed(before, path)
+        if not _has(table, name, key):
+            return False
+        after = _taken_out(before, name, key)
+        found = parsed_or_none(after, path)
+        if found is None or _has(found, name, key) or _without(found, name, key) != _without(table, name, key):
+            raise UsageError(
+                f"{path} has {key} of {name} in a form that is not changed line by line; take it out by hand"
+            )
+        replace(path, after)
+    finally:
+        locks.let_go(lock)
+    return True
+
+
+def _taken_out(text: str, name: str, key: str) -> str:
+    """The text without the lines of a key, and without a table that says nothing else."""
+    lines = text.split("\n")
+    for place in (["providers", name], ["providers", name, NESTED.get(key, "")]):
+        for n in reversed(lines_of(lines, place) or ()):
+            if re.match(rf"\s*{key}\s*=", lines[n]):
+                del lines[n]
+        left = lines_of(lines, place)
+        if left is not None and not any(lines[n].strip() for n in left):
+            del lines[left.start - 1 : left.stop if left.stop < len(lines) else left.start]
+    return "\n".join(lines)
+
+
+def _has(table: dict[str, Any], name: str, key: str) -> bool:
+    own = table.get("providers", {}).get(name, {})
+    return key in own or key in own.get(NESTED.get(key, ""), {})
+
+
+def _without(table: dict[str, Any], name: str, key: str) -> dict[str, Any]:
+    """What a file says beside one key; a table that holds nothing else says nothing."""
+    providers = dict(table.get("providers", {}))
+    own = dict(providers.pop(name, {}))
+    own.pop(key, None)
+    nest = NESTED.get(key, "")
+    if isinstance(own.get(nest), dict):
+        own[nest] = {each: value for each, value in own[nest].items() if each != key}
+    own = {each: value for each, value in own.items() if value != {}}
+    rest = {each: value for each, value in table.items() if each != "providers"}
+    return {**rest, "providers": {**providers, **({name: own} if own else {})}}
+
+
+def _put(path: str, name: str, values: dict[str, Value]) -> None:
+    lock = locked(os.path.dirname(path), path)
+    try:
+        before = text_of(path)
+        table = parsed(before, path)
         after = changed(before, name, values)
-        if _parsed_or_none(after, path) != _expected(table, name, values):
+        if parsed_or_none(after, path) != _expected(table, name, values):
             raise UsageError(f"{path} has values of {name} in a form that is not changed line by line; it is as it was")
-        _replace(path, after)
+        replace(path, after)
     finally:
         locks.let_go(lock)
 
 
-def _locked(folder: str, path: str) -> int:
+def locked(folder: str, path: str) -> int:
     """The lock of a folder, made if it is not there: who reads and replaces a file of it meanwhile is waited for."""
     try:
         os.makedirs(folder, mode=0o700, exist_ok=True)
@@ -74,16 +129,16 @@ def changed(text: str, name: str, values: dict[str, Value]) -> str:
     end = "\r" if 2 * text.count("\r\n") > text.count("\n") else ""
     left = dict(values)
     for key in values:
-        places = [_lines_of(lines, ["providers", name])]
+        places = [lines_of(lines, ["providers", name])]
         if key in NESTED:
-            places.insert(0, _lines_of(lines, ["providers", name, NESTED[key]]))
+            places.insert(0, lines_of(lines, ["providers", name, NESTED[key]]))
         for place in filter(None, places):
             at = next((n for n in place if re.match(rf"\s*{key}\s*=", lines[n])), None)
             if at is not None:
                 lines[at] = _with_value(lines[at], left.pop(key))
                 break
     if left:
-        own = _lines_of(lines, ["providers", name])
+        own = lines_of(lines, ["providers", name])
         if own is None:
             while lines and not lines[-1].strip():
                 lines.pop()
@@ -105,7 +160,7 @@ def _section(name: str, values: dict[str, Value]) -> list[str]:
     return [f"[providers.{quoted}]", *(f"{key} = {_shown(value)}" for key, value in values.items())]
 
 
-def _lines_of(lines: list[str], table: list[str]) -> range | None:
+def lines_of(lines: list[str], table: list[str]) -> range | None:
     """The lines of a table, after its header and up to the next one; None if it has no header of its own."""
     headers = [(n, _header(line)) for n, line in enumerate(lines) if line.lstrip().startswith("[")]
     starts = [(n, path) for n, path in headers if path is not None]
@@ -134,10 +189,15 @@ def _header(line: str) -> list[str] | None:
 
 def _with_value(line: str, value: Value) -> str:
     """The line of a key with another value; what is said behind it stays."""
+    return with_text(line, _shown(value))
+
+
+def with_text(line: str, text: str) -> str:
+    """The same, the value being written already."""
     bare = line.removesuffix("\r")
     head, _, rest = bare.partition("=")
     said = re.search(r"""^(?:[^#"']|"(?:[^"\\]|\\.)*"|'[^']*')*?(\s*#.*)$""", rest)
-    return f"{head}= {_shown(value)}{said[1] if said else ''}".rstrip() + line[len(bare) :]
+    return f"{head}= {text}{said[1] if said else ''}".rstrip() + line[len(bare) :]
 
 
 def _shown(value: Value) -> str:
@@ -157,18 +217,21 @@ def _expected(table: dict[str, Any], name: str, values: dict[str, Value]) -> dic
     return {**table, "providers": {**providers, name: own}}
 
 
-def _parsed(text: str, path: str) -> dict[str, Any]:
+def parsed(text: str, path: str) -> dict[str, Any]:
+    """What a configuration says. UsageError if it is none."""
     return dict(tomlfile.parsed(text.encode(), path))
 
 
-def _parsed_or_none(text: str, path: str) -> dict[str, Any] | None:
+def parsed_or_none(text: str, path: str) -> dict[str, Any] | None:
+    """The same; None if it is none."""
     try:
-        return _parsed(text, path)
+        return parsed(text, path)
     except UsageError:
         return None
 
 
-def _text(path: str) -> str:
+def text_of(path: str) -> str:
+    """The text of the file, "" where there is none. UsageError if it cannot be read."""
     try:
         with open(path, encoding="utf-8", newline="") as file:
             return file.read(tomlfile.MOST_BYTES + 1)
@@ -178,7 +241,7 @@ def _text(path: str) -> str:
         raise UsageError(f"{path} cannot be read ({error}); it is as it was") from None
 
 
-def _replace(path: str, text: str) -> None:
+def replace(path: str, text: str) -> None:
     """Put the text in the file's place, whole or not at all, with the file's own mode."""
     folder = os.path.dirname(path)
     scratch = ""

@@ -25,6 +25,7 @@ NOT_SUPPORTED, NO_PERMISSION, DRIVER_NOT_LOADED, TIMEOUT, LOST, RESET_REQUIRED, 
     3, 4, 9, 10, 15, 16, 18, 25, 999,
 )  # fmt: skip
 NOT_AVAILABLE, NOT_LISTED = -1, -2
+DRIVER = "580.82.07"
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,7 @@ class Stub:
 
     def write(self) -> Stub:
         """Make it so, at once and whole, for everyone who has the library loaded."""
-        lines = [f"* count {len(self._cards)}", *self._rules]
+        lines = [f"* count {len(self._cards)}", f"* driver {DRIVER}", *self._rules]
         lines += [line for index, card in enumerate(self._cards) for line in card.lines(str(index))]
         beside = self.path.with_suffix(".next")
         beside.write_text("".join(f"{line}\n" for line in lines))

@@ -2,6 +2,7 @@
 
    One fact a line: WHO WHAT ARGUMENTS. WHO is a card (0), an instance of it (0.1), or * for all and for none.
      * count 2                          * fail nvmlInit_v2 9          0 fail nvmlDeviceGetMemoryInfo_v2 15
+     * driver 580.82.07
      0 uuid GPU-...                     0 hang nvmlDeviceGetUUID      0 crash nvmlDeviceGetUUID
      0 name NVIDIA H100                 * slow nvmlInit_v2 500        (milliseconds)
      0 pci 00000000:01:00.0             0 memory TOTAL RESERVED FREE USED    (bytes; no line: not supported)
@@ -37,6 +38,7 @@ static Thing things[CARDS][PARTS]; /* [card][0] is the card, [card][1 + n] its i
 static unsigned looks[CARDS][PARTS][3];
 static Rule rules[RULES];
 static int count, ruled, ready;
+static char version[WORD];
 static struct stat last;
 
 static const char *path(void) {
@@ -69,6 +71,7 @@ static void learn(char *line) {
     if (sscanf(line, "%15s %15s %255[^\n]", who, what, rest) < 2) return;
     if (who[0] != '*' && sscanf(who, "%d.%d", &card, &part) < 1) return;
     if (!strcmp(what, "count")) { count = atoi(rest); return; }
+    if (!strcmp(what, "driver")) { copy(version, rest); return; }
     if (!strcmp(what, "fail") || !strcmp(what, "hang") || !strcmp(what, "crash") || !strcmp(what, "slow")) {
         sscanf(rest, "%95s %d", function, &number);
         Rule *rule = &rules[ruled++ % RULES];
@@ -148,6 +151,12 @@ const char *nvmlErrorString(int code) {
     case 28: return "GPU not found";
     default: return "Unknown Error";
     }
+}
+
+int nvmlSystemGetDriverVersion(char *answer, unsigned length) {
+    ENTER_ALL();
+    snprintf(answer, length, "%s", version);
+    return SUCCESS;
 }
 
 int nvmlDeviceGetCount_v2(unsigned *answer) { ENTER_ALL(); *answer = count; return SUCCESS; }

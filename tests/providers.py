@@ -26,7 +26,10 @@ MANIFESTS = ROOT / "manifests"
 KIT = ROOT / "scheduler" / "host" / "workers" / "kit"
 LEGACY = ROOT / "tests" / "legacy_tree"
 ENVS = os.environ.get("SCHEDQ_TEST_ENVS") or os.path.join(tempfile.gettempdir(), f"schedq-test-envs-{os.getuid()}")
-SLUGS = ("capiti", "propka", "pyrodigal")
+SLUGS = ("anarcii", "capiti", "flash_abb", "propka", "proteinmpnn", "pyrodigal")
+NEED_A_DEVICE = ("boltz",)
+"""What ships and runs nowhere without a device and its weights; `pytest -m boltz` tries its code with others."""
+
 ANSWER_S = 120.0
 
 
@@ -80,13 +83,21 @@ def unmet(reply: Any, expect: dict[str, Any]) -> list[str]:
 class Worker:
     """A resident worker of a test: its process, and its socket spoken to without a keeper."""
 
-    def __init__(self, python: str, script: Path, folder: Path) -> None:
+    def __init__(
+        self, python: str, script: Path, folder: Path, *args: str, before: tuple[str, ...] = (), **env: str
+    ) -> None:
         self.folder = folder
         self.socket = str(folder / "w")
         self.log = open(folder / "log", "w+")  # noqa: SIM115
-        environ = {"PATH": os.environ["PATH"], "PYTHONPATH": str(KIT), "HOME": str(folder), "OMP_NUM_THREADS": "1"}
+        environ = {
+            "PATH": os.environ["PATH"],
+            "PYTHONPATH": str(KIT),
+            "HOME": str(folder),
+            "OMP_NUM_THREADS": "1",
+            **env,
+        }
         self.process = subprocess.Popen(
-            [python, str(script), "--socket", self.socket],
+            [python, *before, str(script), "--socket", self.socket, *args],
             cwd=script.parents[1], env=environ, stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT,
         )  # fmt: skip
 

@@ -11,6 +11,7 @@ from functools import partial
 from scheduler.cli import endings
 from scheduler.config import Paths
 from scheduler.errors import SchedqError
+from scheduler.host import pip
 from scheduler.host.workers import lean
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
@@ -51,7 +52,7 @@ def install(slug: str) -> None:
     Interrupted (129, 130, 143): a signal came; it was passed on, and nothing is being installed any more.
     """
     child = subprocess.Popen(
-        argv("install", slug), cwd="/", env=environment(Paths()), stdin=subprocess.DEVNULL, stdout=2,
+        argv("install", slug), cwd="/", env=pip.absolute(environment(Paths())), stdin=subprocess.DEVNULL, stdout=2,
         process_group=0, preexec_fn=partial(lean.die_with, os.getpid(), signal.SIGTERM),
     )  # fmt: skip
     try:

@@ -101,6 +101,8 @@ def parse(verb: Verb, argv: list[str]) -> Call:
         found = named.get(flag)
         if found is None:
             hint = _file_named(word) or nearest(flag, list(named)) or (_see(verb) if named else "; it takes none")
+            if verb.arguments and word[1] != "-" and " after --" not in hint:
+                hint += "; a value that begins with - stands after --"
             raise UsageError(f"{verb.name} has no option {flag}{hint}")
         if not found.metavar:
             if attached is None:

@@ -1,13 +1,13 @@
-"""`schedq providers ...` and `schedq install`: what can be asked, and what it takes to answer."""
+"""`schedq providers ...`: what can be asked, and what it takes to answer."""
 
 from __future__ import annotations
 
 from scheduler import catalog, config
-from scheduler.cli import learned, say
+from scheduler.cli import learned, say, torch_builds
 from scheduler.cli.fast import Call
 from scheduler.clock import now_s, seconds
 from scheduler.config import Paths, manifest_folders
-from scheduler.errors import BrokenManifest, SchedqError, UsageError
+from scheduler.errors import BrokenManifest, SchedqError, UnknownProvider
 from scheduler.store import peek
 
 TYPE_CHECKING = False
@@ -144,14 +144,22 @@ def show(call: Call) -> int:
     spec = catalog.load(Paths()).spec(asked)
     missing, told, state = _missing(spec), manifest.describe(asked), _broken().get(spec["slug"])
     seen = _known(learned.buckets(Paths()), spec)
+    torch = torch_builds.warning(spec, torch_builds.Devices(Paths()))
     if call.flag("json"):
         now = {"installed": not missing, "missing": missing, "breaker": state, **learned.row(spec, seen)}
+        now["runs_in"] = _runs_in(spec)
+        told["warnings"] = [*told["warnings"], *([torch] if torch else [])]
+        now["warnings"] = told["warnings"]
         say.out(say.document({"schema_version": 1, **spec, **now, "values": told["values"]}))
         return 0
     named = say.wrap(f"{_name(spec)}  {spec['title'] or ''}".rstrip(), "", max(say.NARROWEST, say.columns()))
     say.out("\n".join([named[0].replace(_name(spec), say.paint(_name(spec), "bold"), 1), *named[1:]]))
     say.out(f"{'manifest':11}{say.plain(spec['manifest'])}")
     _pair("installed", "no: " + missing.removeprefix(f"{spec['slug']} is not installed: ") if missing else "yes")
+    place = _runs_in(spec)
+    if place is not None:
+        held = say.counted(len(place["versions"].keys() - {"python"}), "package")
+        _pair("runs in", f"{place['path']} (Python {place['versions'].get('python', '?')}, {held}, {place['hash']})")
     if state is not None:
         _pair("breaker", _breaker(state))
     _pair("takes", " ".join(spec["input"]["accept"]) or "any file")
@@ -161,12 +169,22 @@ def show(call: Call) -> int:
         _pair("try", f"schedq run {_name(spec)} --example")
     for line in learned.lines(seen):
         _pair("learned", line)
-    for warning in (*told["warnings"], *learned.judgements(spec, seen).values()):
+    for warning in (*told["warnings"], *([torch] if torch else []), *learned.judgements(spec, seen).values()):
         _pair("warning", warning)
     say.out("")
     for line in _values(told["values"], spec["manifest"]):
         say.out(line)
     return 0
+
+
+def _runs_in(spec: dict[str, Any]) -> dict[str, Any] | None:
+    """The environment that a provider runs in: path, hash, versions; None if it has none yet, or runs in none."""
+    from scheduler.host import environments
+
+    path = environments.folder_in(spec)
+    if path is None:
+        return None
+    return {"path": path, "hash": environments.identity(spec), "versions": environments.versions(spec)}
 
 
 def _values(values: list[dict[str, Any]], manifest: str) -> list[str]:
@@ -219,6 +237,23 @@ def _parameters(spec: dict[str, Any]) -> list[str]:
     return lines
 
 
+def _checked(found: catalog.Catalog, named: str) -> tuple[str, list[dict[str, Any]]]:
+    """Why what is named, a provider or its folder, cannot start yet, and its variants, where all of them are meant."""
+    if "/" not in named:
+        entry = found.providers.get(named, {"variants": {}})
+        return _missing(found.spec(named)), list(entry["variants"].values())
+    from scheduler import manifest
+    from scheduler.cli.trying import installable
+
+    variants, variant = manifest.read(named)["variants"], manifest.parted(named)[1]
+    if variant not in variants:
+        known = ", ".join(filter(None, variants)) or "none"
+        raise UnknownProvider(f"{named}: there is no variant {variant!r}; it has {known}")
+    spec = variants[variant]
+    missing = _missing(spec)
+    return missing and installable(missing, spec), [spec] if variant else list(variants.values())
+
+
 def check(call: Call) -> int:
     """Read every manifest; exit 2 if one is broken, else 0. Warnings and what is not installed are named."""
     from scheduler import manifest
@@ -226,15 +261,17 @@ def check(call: Call) -> int:
     found = catalog.load(Paths())
     slugs = list(call.many("slugs")) or sorted({*found.providers, *found.broken})
     rows: list[dict[str, Any]] = []
-    known = learned.buckets(Paths())
+    known, devices = learned.buckets(Paths()), torch_builds.Devices(Paths())
     for slug in slugs:
         told = manifest.check(slug)
         broken = [each["text"] for each in told if each["level"] == "error"]
-        missing = "" if broken else _missing(found.spec(slug))
+        missing, variants = ("", []) if broken else _checked(found, slug)
         warnings = [each["text"] for each in told if each["level"] != "error"]
-        for spec in [] if broken or slug not in found.providers else found.providers[slug]["variants"].values():
+        for spec in variants:
             name = _name(spec)
             warnings += [f"{name}: {text}" for text in learned.judgements(spec, _known(known, spec)).values()]
+            torch = "" if spec["variant"] else torch_builds.warning(spec, devices)
+            warnings += [f"{name}: {torch}"] if torch else []
         rows.append({"provider": slug, "broken": broken, "warnings": warnings, "missing": missing})
     any_broken = any(row["broken"] for row in rows)
     for odd in [*catalog.odd_folders(), *config.check([*found.providers, *found.broken])]:
@@ -245,36 +282,9 @@ def check(call: Call) -> int:
     for row in rows:
         texts = [*row["broken"], *row["warnings"], *([row["missing"]] if row["missing"] else [])]
         word = say.paint("broken", "red") if row["broken"] else "" if texts else "ok"
-        say.out(f"{say.fill(row['provider'], 24)} {word}".rstrip())
+        name = say.plain(row["provider"]) if "/" in row["provider"] else say.fill(row["provider"], 24)
+        say.out(f"{name} {word}".rstrip())
         for text in texts:
             for line in text.split("\n"):
                 say.out("\n".join(say.wrap(line, "    ")))
     return BrokenManifest.exit_code if any_broken else 0
-
-
-def install(call: Call) -> int:
-    """Build the environments of providers, one after another; progress on stderr. A signal ends what is running."""
-    from scheduler.cli import endings
-
-    found = catalog.load(Paths())
-    specs = [found.spec(slug) for slug in dict.fromkeys(call.many("slugs"))]
-    if not specs:
-        raise UsageError("install needs a provider; schedq providers list shows them")
-    try:
-        with endings.raised():
-            for spec in specs:
-                _install(spec)
-    except endings.Ended as ended:
-        raise ended.interrupted("nothing is being installed any more; the same call begins anew") from None
-    return 0
-
-
-def _install(spec: dict[str, Any]) -> None:
-    from scheduler.host import environments
-
-    if not spec["environment"] and not environments.missing(spec):
-        say.note(f"{_name(spec)}: nothing to install, it runs in {spec['python'] or 'a program of its own'}")
-        return
-    made = environments.install(spec, say.note)
-    if not made.fresh:
-        say.note(f"{_name(spec)}: already installed in {made.path}")

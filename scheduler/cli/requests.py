@@ -98,7 +98,7 @@ def _asked(client: Client, call: Call, sources: list[str]) -> tuple[dict[str, An
         raise UsageError(f"{call.verb} {slug} needs an INPUT: a file, - for stdin, or --example")
     from scheduler import request
 
-    return spec, request.expand(sources)
+    return spec, request.expand(sources, spec["input"]["accept"])
 
 
 def _rows(client: Client, call: Call, spec: dict[str, Any], sources: list[str], **more: Any) -> list[dict[str, Any]]:
@@ -149,7 +149,11 @@ def run(call: Call) -> int:
         if not spec["environment"] or spec["python"]:
             raise SchedqError(f"{missing}; nothing was queued")
         from scheduler.cli import children
+        from scheduler.host import named_files
 
+        lacks = named_files.fault(spec)
+        if lacks:
+            raise SchedqError(f"{lacks}; nothing was queued")
         _refuse_mismatch(sight.told(client.paths), spec, installs=envs())
         children.install(call.text("slug") or "")
         missing = not_installed(spec)

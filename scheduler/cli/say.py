@@ -59,11 +59,14 @@ def document(value: object, *, indent: bool | None = None) -> str:
     """A value as JSON text: indented on a terminal, else one line. A number that JSON has not is null."""
     import json
 
-    wide = 2 if (os.isatty(1) if indent is None else indent) else None
     try:
-        text = json.dumps(value, ensure_ascii=False, indent=wide, allow_nan=False)
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False)
     except ValueError:
-        text = json.dumps(_finite(value), ensure_ascii=False, indent=wide, allow_nan=False)
+        text = json.dumps(_finite(value), ensure_ascii=False, allow_nan=False)
+    if os.isatty(1) if indent is None else indent:
+        from scheduler.cli.indented import indented
+
+        text = indented(json.loads(text), max(NARROWEST, columns()))
     return text.encode("utf-8", "backslashreplace").decode()
 
 

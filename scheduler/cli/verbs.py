@@ -10,6 +10,8 @@ from scheduler.cli import options
 from scheduler.cli.options import FILTERS, HOLD, IDS, JOB, JSON, PANELS, PATIENCE, REQUEST, SLUG, Argument, Option, Verb
 from scheduler.cli.verbs_control import CONTROL
 from scheduler.cli.verbs_exec import COMMANDS
+from scheduler.cli.verbs_install import INSTALL
+from scheduler.cli.verbs_providing import PROVIDING
 from scheduler.cli.verbs_service import SERVICE
 from scheduler.cli.verbs_workers import WORKERS
 
@@ -186,14 +188,7 @@ TABLE = (
         examples=("schedq restart",),
         panel=MORE,
     ),
-    Verb(
-        "install",
-        "providers:install",
-        "Build the environments that providers declare.",
-        arguments=(Argument("SLUG", "providers", many=True, key="slugs"),),
-        examples=("schedq install capiti propka",),
-        panel=MORE,
-    ),
+    *INSTALL,
     Verb(
         "plan",
         "planning:plan",
@@ -303,6 +298,7 @@ TABLE = (
         options=(JSON,),
         examples=("schedq providers check", "schedq providers check capiti"),
     ),
+    *PROVIDING,
     Verb(
         "db check",
         "database:check",

@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from scheduler.declared.declaration import PATHS, PLACEHOLDERS, SLUG, VARIANT, Manifest, faults, named, shown, strays
 from scheduler.declared.layers import Source, origin_of
-from scheduler.declared.refusals import contradictions, shells_of, unkept
+from scheduler.declared.refusals import contradictions, is_pinned, shells_of, unkept
 from scheduler.declared.revision import environment_hash, revision
 from scheduler.errors import BrokenManifest
 from scheduler.inputs import cache, schema, validators
@@ -144,7 +144,10 @@ def _spec(source: Source, found: Manifest, variant: str, cache_folder: str, seen
         "start_timeout_s": worker.start_timeout_s, "request_timeout_s": worker.request_timeout_s,
         "idle_timeout_s": worker.idle_timeout_s, "max_workers": worker.max_workers, "stop_grace_s": worker.stop_grace_s,
         "later_for_s": worker.later_for_s, "retry": found.retry.model_dump(), "environment": None,
-        "files": [{**each.model_dump(), "path": expanded(each.path, folder)} for each in found.files],
+        "files": [
+            {**each.model_dump(), "path": each.path if each.path[0] == "$" else expanded(each.path, folder)}
+            for each in found.files
+        ],
         "input": {
             "accept": asked.accept, "schema": schema_path, "params": params_path,
             "files": [
@@ -159,6 +162,10 @@ def _spec(source: Source, found: Manifest, variant: str, cache_folder: str, seen
                 if isinstance(rule, dict) and "default" in rule
             },
             "shared": [name for name in params.get("properties", {}) if name in rules.get("properties", {})],
+            "apart": [
+                name for name in params.get("properties", {})
+                if isinstance(rule := rules.get("properties", {}).get(name), dict) and rule.get("readOnly") is True
+            ],
         },
         "example": example or (cases[0]["input"] if cases else None), "validation": cases, "warnings": [],
     }  # fmt: skip
@@ -188,6 +195,13 @@ def _warnings(found: Manifest, source: Source, variant: str) -> list[str]:
         told.append("host.ram_budget_gb is missing: charged its learned host use, 0 until measured")
     if found.gpu.policy == "required" and found.gpu.vram_budget_gb is None:
         told.append("gpu.vram_budget_gb is missing: nothing is admitted (undeclared) until it is measured")
+    loose = [line for line in (found.env.requirements if found.env else ()) if not is_pinned(line)]
+    if loose:
+        more = f" and {len(loose) - 1} more" if len(loose) > 1 else ""
+        told.append(
+            f"env.requirements: {shown(loose[0])}{more} pins no version: what is installed depends on the day; write "
+            "NAME==VERSION"
+        )
     if "gpu" not in source.raw:
         told.append('[gpu] is missing: policy = "required" is assumed')
     for key, words in (("wrap", found.worker.wrap), ("command", found.worker.command or [])):
@@ -197,8 +211,12 @@ def _warnings(found: Manifest, source: Source, variant: str) -> list[str]:
                 "stay the parent of the worker, or become it (exec)"
             )
     words = found.worker.command or []
-    if words and not any("{input}" in word for word in words):
+    if words and not any("{input}" in word or "{request}" in word for word in words):
         told.append("worker.command has no {input}: the request's file is not handed on")
+    if words and found.input.files and not any("{request}" in word for word in words):
+        told.append(
+            "worker.command has no {request}: the files that an input names are told there, and in no other place"
+        )
     for name in sorted(set(re.findall(r"\{([a-z_]+)\}", " ".join(words))) - set(PLACEHOLDERS)):
         told.append(
             f"worker.command has {{{name}}}, which is none of {', '.join('{' + each + '}' for each in PLACEHOLDERS)}"

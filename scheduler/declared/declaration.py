@@ -18,7 +18,7 @@ from scheduler.tomlfile import quoted, shortened
 
 SLUG = r"[a-z][a-z0-9_]*"
 VARIANT = r"[A-Za-z0-9][A-Za-z0-9_.-]*"
-PLACEHOLDERS = ("python", "input", "out", "params", "work", "name")
+PLACEHOLDERS = ("python", "input", "out", "params", "request", "work", "name")
 DAEMONS = ("docker", "podman", "nerdctl")
 
 Gib = Annotated[float, Field(ge=0, le=2**20)]
@@ -100,6 +100,7 @@ class File(Table):
     bytes: int | None = Field(default=None, ge=0)
     sha256: Sha256 | None = None
     url: str | None = None
+    archive: Text | None = None
 
 
 class FileRule(Table):

@@ -38,7 +38,10 @@ class Source:
         by_variant = self.site.get("", {}).get("variants", {})
         for name, over in by_variant.items() if isinstance(by_variant, dict) else ():
             if isinstance(over, dict):
-                self.site[name] = {**over, **self.site.get(name, {})}
+                both: dict[str, Any] = {}
+                _lay(both, over, "", {})
+                _lay(both, self.site.get(name, {}), "", {})
+                self.site[name] = both
 
     def merged(self, variant: str) -> tuple[dict[str, Any], dict[str, str]]:
         """The keys of one variant with every layer applied, and each key's origin. BrokenManifest names the layer."""
@@ -56,21 +59,19 @@ class Source:
         if over is None:
             return
         name = f"{self.slug}:{variant}" if variant else self.slug
-        places = (name, f"{self.slug}.variants.{variant}" if variant else self.slug)
-        file = next(
-            (path for key, path in self.site_origins.items() if key.startswith(tuple(f"{p}." for p in places))), ""
-        )
         nested: dict[str, Any] = {}
-        notes: list[str] = []
+        files: dict[str, str] = {}
+        notes: dict[str, list[str]] = {}
         for key, value in over.items():
+            file = self._file_of(name, variant, key)
             if key in NOTES:
-                notes.append(str(value))
+                notes.setdefault(file, []).append(str(value))
             elif key == "env" and isinstance(value, dict):
-                _lay(nested, {"worker": {"env": value}}, "", {})
+                self._lay_part(nested, {"worker": {"env": value}}, files, name, variant, "worker.")
             elif (key in SITE_TABLES and isinstance(value, dict)) or key == "files":
-                _lay(nested, {key: value}, "", {})
+                self._lay_part(nested, {key: value}, files, name, variant, "")
             elif key in FLAT:
-                _lay(nested, {FLAT[key]: {key: value}}, "", {})
+                self._lay_part(nested, {FLAT[key]: {key: value}}, files, name, variant, f"{FLAT[key]}.")
             elif not (key == "variants" and not variant and _all_tables(value)):
                 raise BrokenManifest(
                     f"{file}: providers.{name}.{key} = {shown(value)}: a site cannot set this; it sets numbers, paths, "
@@ -78,13 +79,33 @@ class Source:
                 )
         wrong = strays(nested)
         if sum(map(len, wrong)):
-            raise BrokenManifest(f"{file}: [providers.{name}]: {(wrong[0] + wrong[1])[0]}; correct or remove it")
-        told = f" ({', '.join(notes)})" if notes else ""
-        origin = f"{file} [providers.{name}]"
-        _lay(table, nested, origin, origins)
-        laid = [key for key, where in origins.items() if where == origin]
-        for key in [key for key in laid if key in MEASURED] or laid:
-            origins[key] += told
+            told = (wrong[0] + wrong[1])[0]
+            file = next((files[key] for key in files if told.startswith(key)), self._file_of(name, variant, ""))
+            raise BrokenManifest(f"{file}: [providers.{name}]: {told}; correct or remove it")
+        _lay(table, nested, "", {})
+        for key, file in files.items():
+            origins[key] = f"{file} [providers.{name}]"
+        for file, said in notes.items():
+            laid = [key for key in files if files[key] == file]
+            for key in [key for key in laid if key in MEASURED] or laid:
+                origins[key] += f" ({', '.join(said)})"
+
+    def _lay_part(
+        self, nested: dict[str, Any], part: dict[str, Any], files: dict[str, str], name: str, variant: str, more: str
+    ) -> None:
+        """Lay one key of the site; `files` gets where each value of it is from. `more` is not written in the file."""
+        laid: dict[str, str] = {}
+        _lay(nested, part, "", laid)
+        files.update({key: self._file_of(name, variant, key.removeprefix(more)) for key in laid})
+
+    def _file_of(self, name: str, variant: str, key: str) -> str:
+        """The file that a key of the site is from; of a table, or of all of it ("" as key), the first that has some."""
+        for place in (name, f"{self.slug}.variants.{variant}") if variant else (name,):
+            whole = f"{place}.{key}" if key else place
+            for at, path in self.site_origins.items():
+                if at == whole or at.startswith(f"{whole}."):
+                    return path
+        return ""
 
 
 def _all_tables(value: Any) -> bool:

@@ -85,6 +85,14 @@ def contradictions(found: Manifest, folder: str) -> list[str]:
                 f"env.requirements = {shown(line)}: only packages by name are installed, like numpy==2.1.0 or "
                 "NAME @ https://..., and --no-deps: not an index, not a path; PIP_INDEX_URL names another index"
             )
+    lines = found.env.requirements if found.env else []
+    if lines.count("--no-deps") > 1:
+        wrong.append('env.requirements: "--no-deps" is there twice; keep the first, all below it is installed alone')
+    elif lines[-1:] == ["--no-deps"]:
+        wrong.append(
+            'env.requirements: "--no-deps" is the last line; put it above what is to be installed without the packages '
+            "that it asks for, or remove it"
+        )
     return wrong
 
 
@@ -142,6 +150,14 @@ def is_package(line: str) -> bool:
     rest = found[2].removeprefix("(").removesuffix(")") if found[2].startswith("(") else found[2]
     meant = not rest or ADDRESS.fullmatch(rest) or all(map(VERSION.fullmatch, rest.split(",")))
     return bool(meant) and all(HASH.fullmatch(each.strip()) for each in hashes)
+
+
+def is_pinned(line: str) -> bool:
+    """Whether a line of requirements that names a package names one version of it: by `==`, or by its address."""
+    if line.startswith(("#", "--")):
+        return True
+    asked = re.split(r"\s--hash[= ]", line)[0].partition(";")[0]
+    return "@" in asked or re.search(r"===?\s*[^\s*,]+\s*\)?\s*$", asked) is not None
 
 
 def daemon_of(words: list[str], level: int = 0) -> str:

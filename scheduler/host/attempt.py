@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import shutil
@@ -22,6 +23,9 @@ from scheduler.model.host import Task
 from scheduler.model.outcome import Outcome
 
 Spec = dict[str, Any]
+
+TOLD = ("params.json", "request.json")
+"""What a oneshot is told in files of the attempt's folder."""
 
 RETRY_DISK_S = 60.0
 """How long an attempt waits that a full or failing filesystem stopped."""
@@ -153,14 +157,32 @@ def _put(body: Any, pointer: str, value: str) -> None:
     body[int(last) if isinstance(body, list) else last] = value
 
 
-def argv(spec: Spec, python: str, place: Desk, params_path: str, name: str) -> list[str]:
-    """A oneshot command as it is run: an argv with its placeholders filled, never a shell."""
+def lay_command(spec: Spec, python: str, task: Task, place: Desk, body: dict[str, Any]) -> list[str]:
+    """Put what a oneshot is told beside its input, parameters and request; the argv that names them. OSError.
+
+    `body` is the request as a worker gets it: the parameters laid over it, its files by absolute paths.
+    """
+    paths = [os.path.join(place.folder, name) for name in TOLD]
+    words = argv(spec, python, place, task.name, *paths)
+    for path, value in zip(paths, (task.params, body), strict=True):
+        if any(path in word for word in words):
+            regular.put(path, json.dumps(value).encode())
+    return words
+
+
+def argv(spec: Spec, python: str, place: Desk, name: str, params_path: str, request_path: str) -> list[str]:
+    """A oneshot command as it is run: an argv with its placeholders filled, never a shell.
+
+    A script is told of parameters and of files that its input names where its manifest declares that there are any.
+    """
     if not spec.get("command"):
         script = os.path.join(spec["folder"], spec["script"])
-        return [python, script, *spec["args"], "--input", place.input_path, "--output", place.out_dir]
+        words = [*spec["wrap"], python, script, *spec["args"], "--input", place.input_path, "--output", place.out_dir]
+        words += ["--params", params_path] if spec["input"]["params"] else []
+        return [*words, *(["--request", request_path] if spec["input"]["files"] else [])]
     values = {
         "{python}": python, "{input}": place.input_path, "{out}": place.out_dir, "{params}": params_path,
-        "{work}": place.work_dir, "{name}": name,
+        "{request}": request_path, "{work}": place.work_dir, "{name}": name,
     }  # fmt: skip
     pattern = re.compile("|".join(re.escape(mark) for mark in values))
     return [pattern.sub(lambda found: values[found[0]], word) for word in [*spec["wrap"], *spec["command"]]]
@@ -208,13 +230,13 @@ def outside(text: str) -> Outcome:
 
 
 def clear(paths: Paths, job_id: int, attempt: int, mark: str) -> None:
-    """Take away what the queue has by now: the stored reply, the laid-out input and parameters, what a move of its
-    outputs left behind, folders that stayed empty.
+    """Take away what the queue has by now: the stored reply, the laid-out input, parameters and request, what a move
+    of its outputs left behind, folders that stayed empty.
 
     Last the mark that says that something was laid out.
     """
     place = desk(paths, job_id, attempt, "")
-    for path in (place.reply_path, os.path.join(place.folder, "params.json")):
+    for path in (place.reply_path, *(os.path.join(place.folder, name) for name in TOLD)):
         with contextlib.suppress(OSError):
             os.unlink(path)
     moving.forget(place.folder)

@@ -43,6 +43,8 @@ REASONS = {
     "no_accelerator": "no_accelerator",
     "input_changed": "input_changed",
 }
+UNTAKEN = ("busy", "leaving")
+"""Why a worker takes no request: nothing of that one was begun."""
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,8 @@ def collect(
     exiting = bool(stored.get("exiting")) or stored.get("reason") == "worker_exiting" or outcome.kind == "over_budget"
     if outcome.kind == "no_reply":
         return _without_reply(stored, outcome)
+    if outcome.unsent:
+        return Collected(outcome, untaken=True)
     if outcome.kind != "ok":
         return Collected(outcome, None if result is None else _reply(result, ""), exiting=exiting)
     destination, trouble = publishing.published(paths, task, place)
@@ -103,9 +107,11 @@ def collect(
         try:
             destination, trouble = publishing.publish(paths, task, place, records, umask)
         except OSError as error:
-            text = f"the outputs could not be put in place: {attempts.told(error)}; they stay in {place.out_dir}"
+            text = f"the outputs could not be put in place: {attempts.told(error)}"
+            if facts.get("tried"):
+                return Collected(attempts.outside(text), _reply(result, place.out_dir), exiting=exiting)
             attempts.keep_answer(place, spec.get("revision") or "")
-            return Collected(attempts.outside(text), exiting=exiting)
+            return Collected(attempts.outside(f"{text}; they stay in {place.out_dir}"), exiting=exiting)
         if trouble is not None:
             return Collected(trouble, _reply(result, place.out_dir), exiting=exiting)
     return Collected(outcome, _reply(result, destination), destination, exiting)
@@ -171,6 +177,8 @@ def _resident(stored: dict[str, Any]) -> tuple[Outcome, Any]:
         return Outcome("no_reply", text, code), None
     if reason == "later" or code == EXIT_LATER:
         return Outcome("error", text, code, _later_s(stored.get("retry_after_s"))), None
+    if reason in UNTAKEN:
+        return Outcome("interrupted", f"nothing of it was begun: {text}", unsent=True), None
     if reason in REASONS:
         return Outcome(REASONS[reason], text, code), None
     if code == EXIT_REFUSED:

@@ -154,7 +154,6 @@ class Collector:
         )  # fmt: skip
 
     def _job_facts(self, task: Task, spec: Spec, ago_s: float) -> dict[str, Any]:
-        place = spec["environment"]
         return {
             "queue_id": self.queue_id,
             "job": task.job_id,
@@ -169,7 +168,9 @@ class Collector:
             "input_name": task.input_name,
             "input_sha256": task.input_sha256,
             "revision": spec["revision"],
-            "environment": place["hash"] if place else None,
+            "environment": environments.identity(spec) or None,
+            "devices": task.device.split(",") if task.device else [],
+            "driver": task.driver or None,
             "versions": self._versions(spec),
             "host": os.uname().nodename,
             "ended_at": stamp(now_s() - ago_s),
@@ -177,14 +178,14 @@ class Collector:
 
     def _versions(self, spec: Spec) -> dict[str, str]:
         """What the environment holds; an environment that cannot be read costs that knowledge, not the answer."""
-        key = spec["environment"]["hash"] if spec["environment"] else ""
-        if key not in self._packages:
-            try:
-                self._packages[key] = environments.versions(spec)
-            except Exception:
-                log.exception("what the environment of %s holds cannot be read", spec.get("slug"))
-                return {}
-        return self._packages[key]
+        try:
+            key = environments.identity(spec)
+            if key not in self._packages:
+                self._packages[key] = environments.versions(spec) if key else {}
+            return self._packages[key]
+        except Exception:
+            log.exception("what the environment of %s holds cannot be read", spec.get("slug"))
+            return {}
 
 
 def _ago_s(path: str) -> float:

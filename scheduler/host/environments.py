@@ -2,33 +2,33 @@
 
 An environment is good only while its marker, written last, still holds; a folder without one was interrupted and is
 built again in place (a venv cannot be moved). The folder's flock is inherited by pip, so that what a killed install
-left running is waited for. This is the only place that installs anything.
+left running is waited for. This is the only place that installs anything. A provider whose interpreter is named runs in
+that, and nothing of it is changed.
 """
 
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import errno
 import fcntl
-import json
 import os
 import shutil
-import stat
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from scheduler import clock, config, locks
 from scheduler.crash import crashpoint
 from scheduler.errors import SchedqError, Temporary
-from scheduler.host import interpreters
+from scheduler.host import from_env, holds, interpreters, marker, named_files, pip, removal
 from scheduler.host.install_step import Say, Step
+from scheduler.host.marker import MARKER, Ask, folder_of, python_in
 
 Spec = Mapping[str, Any]
-Ask = Callable[[str], interpreters.Interpreter | str | None]
 
-MARKER = "schedq-environment.json"
+ANYWHERE = pip.Sources()
+ALONE = "--no-deps"
+REQUIREMENTS = ("requirements.txt", "requirements-no-deps.txt")
 
 
 @dataclass(frozen=True)
@@ -50,9 +50,9 @@ def find(spec: Spec, envs: list[str] | None = None, ask: Ask | None = None) -> E
     if not declared:
         return None
     for root in config.envs() if envs is None else envs:
-        path = _folder(root, declared["hash"])
-        if not _fault(path, declared["hash"], ask):
-            return Environment(path, _python(path), declared["hash"])
+        path = folder_of(root, declared["hash"])
+        if not marker.fault(path, declared["hash"], ask):
+            return Environment(path, python_in(path), declared["hash"])
     return None
 
 
@@ -68,17 +68,16 @@ def python_of(spec: Spec, envs: list[str] | None = None, ask: Ask | None = None)
 def missing(spec: Spec, envs: list[str] | None = None, ask: Ask | None = None) -> str:
     """Why a provider is not installed and what installs it, in one sentence; empty when nothing is missing."""
     remedy = f"run: schedq install {spec['slug']}"
-    for file in spec.get("files") or ():
-        fault = _file_fault(spec, file)
-        if fault:
-            return fault
+    fault = named_files.fault(spec)
+    if fault:
+        return fault
     if spec.get("python"):
+        lacks = _lacking_launcher(spec)
+        if lacks:
+            return lacks
         python = _declared_python(spec)
         if python is None:
-            return (
-                f"{spec['slug']} is not installed: worker.python = {spec['python']} in {spec.get('manifest')} "
-                "is no program that can be run; install it there or correct the path"
-            )
+            return _lacking_python(spec)
         return ""
     declared = spec.get("environment")
     if not declared:
@@ -87,8 +86,8 @@ def missing(spec: Spec, envs: list[str] | None = None, ask: Ask | None = None) -
         return f"{spec['slug']} names no interpreter: its manifest {spec.get('manifest')} needs worker.python or [env]"
     faults = []
     for root in config.envs() if envs is None else envs:
-        path = _folder(root, declared["hash"])
-        fault = _fault(path, declared["hash"], ask)
+        path = folder_of(root, declared["hash"])
+        fault = marker.fault(path, declared["hash"], ask)
         if not fault:
             return ""
         if os.path.isdir(path):
@@ -96,22 +95,50 @@ def missing(spec: Spec, envs: list[str] | None = None, ask: Ask | None = None) -
     return f"{spec['slug']} is not installed: {'; '.join(faults) or 'it has no environment yet'}; {remedy}"
 
 
+def folder_in(spec: Spec, envs: list[str] | None = None) -> str | None:
+    """The environment that a provider runs in: one that we built, or the one that its interpreter is of; else None."""
+    if spec.get("python"):
+        python = _declared_python(spec)
+        return holds.prefix_of(python) if python and os.path.isabs(python) else None
+    environment = find(spec, envs, ask=lambda _: None)
+    return environment.path if environment else None
+
+
 def versions(spec: Spec, envs: list[str] | None = None) -> dict[str, str]:
-    """What a provider's environment holds, package by package, `python` among them; empty if we did not build it."""
-    environment = None if spec.get("python") else find(spec, envs, ask=lambda _: None)
-    marker = _marker(environment.path) if environment else None
-    if marker is None:
+    """What the environment that a provider runs in holds, package by package, `python` among them.
+
+    Of one that we built, what was installed; of another, what its files say. Empty where there is none.
+    """
+    path = folder_in(spec, envs)
+    if path is None:
         return {}
-    held = dict(line.split("==", 1) for line in marker["packages"] if "==" in line)
-    return {"python": marker["version"], **held}
+    made = None if spec.get("python") else marker.read(path)
+    if made is None:
+        return holds.packages(path)
+    held = dict(line.split("==", 1) for line in made["packages"] if "==" in line)
+    return {"python": made["version"], **held}
 
 
-def install(spec: Spec, say: Say, *, python: str | None = None, envs: list[str] | None = None) -> Environment:
+def identity(spec: Spec) -> str:
+    """What tells the environment that a provider runs in from every other; "" where nothing does.
+
+    Of one that schedq builds, the hash of its declaration; of another, one over what it holds now.
+    """
+    if spec.get("python"):
+        path = folder_in(spec)
+        return holds.digest(path) if path else ""
+    declared = spec.get("environment")
+    return str(declared["hash"]) if declared else ""
+
+
+def install(
+    spec: Spec, say: Say, *, python: str | None = None, envs: list[str] | None = None, sources: pip.Sources = ANYWHERE
+) -> Environment:
     """Build the provider's environment, or answer at once with the one that is there.
 
-    Safe to kill at any moment and to call twice at once: the second waits and finds it done. Raises Temporary (75)
-    when the network or the disk stands in the way, SchedqError (1) when the declaration does; both with the end of
-    pip's words and where its log is.
+    Safe to kill at any moment and to call twice at once: the second waits and finds it done. `python` is the one to
+    build with, `sources` where packages may come from. Raises Temporary (75) when the network or the disk stands in the
+    way, SchedqError (1) when the declaration does; both with the end of pip's words and where its log is.
     """
     declared = spec.get("environment")
     if not declared:
@@ -121,90 +148,81 @@ def install(spec: Spec, say: Say, *, python: str | None = None, envs: list[str] 
         )
     there = find(spec, envs)
     if there is not None:
+        _refuse_other(spec, there, python)
         return there
     path = _writable(config.envs() if envs is None else envs, declared["hash"])
     with _alone(path, say) as lock:
-        if not _fault(path, declared["hash"]):
-            say(f"{spec['slug']}: the environment is there, another install has finished it")
-            return Environment(path, _python(path), declared["hash"])
+        marker.put_back(path)
+        if marker.foreign(path):
+            raise SchedqError(
+                f"{path} was built on a machine of another kind, {marker.foreign(path)}, and is that one's; nothing "
+                "was changed. Name a folder for this machine first in SCHEDQ_ENVS, and ask again"
+            )
+        if not marker.fault(path, declared["hash"]):
+            say(f"{spec['slug']}: the environment is there, another install has finished it, or no removal did")
+            return Environment(path, python_in(path), declared["hash"])
+        removal.wait_unused(path, say)
         try:
-            _build(spec, path, lock, python, say)
+            _build(spec, path, lock, python, say, sources)
         except OSError as error:
             raise _disk(path, error) from None
-    return Environment(path, _python(path), declared["hash"], fresh=True)
+    return Environment(path, python_in(path), declared["hash"], fresh=True)
 
 
-# --- what makes an environment good
+def _refuse_other(spec: Spec, there: Environment, python: str | None) -> None:
+    """SchedqError if it is to be built with another Python than the one that is there was."""
+    if python is None:
+        return
+    wanted, made = interpreters.choose(spec["environment"].get("python") or "", python), marker.read(there.path)
+    if made is not None and wanted.version.split(".")[:2] != made["version"].split(".")[:2]:
+        raise SchedqError(
+            f"{spec['slug']} is installed with Python {made['version']} in {there.path}, and {python} is "
+            f"{wanted.version}; schedq uninstall {spec['slug']} takes that one away, then ask again"
+        )
 
 
-def _folder(root: str, digest: str) -> str:
-    return os.path.join(root, digest.rpartition(":")[2][:32])
+def _lacking_python(spec: Spec) -> str:
+    """That the declared interpreter cannot be run: where it is declared, and what to do about it."""
+    slug, variant = str(spec["slug"]), str(spec.get("variant") or "")
+    origins = config.declared().site_origins
+    for name in [f"{slug}:{variant}"] * bool(variant) + [slug]:
+        file = next((origins[key] for key in (f"{name}.worker.python", f"{name}.python") if key in origins), "")
+        if file:
+            ours = file == config.config_files()[1]
+            away = f"run: schedq providers set {name} python --unset" if ours else f"take that out of {file}"
+            return (
+                f"{slug} is not installed: {spec['python']}, which {file} names in [providers.{name}], is no "
+                f"program that can be run; put it back there, or {away}"
+            )
+    return (
+        f"{slug} is not installed: worker.python = {spec['python']} in {spec.get('manifest')} is no program that can "
+        "be run; install it there or correct the path"
+    )
 
 
-def _python(path: str) -> str:
-    return os.path.join(path, "bin", "python")
-
-
-def _marker(path: str) -> dict[str, Any] | None:
-    try:
-        with open(os.path.join(path, MARKER), encoding="utf-8") as file:
-            marker = json.load(file)
-    except (OSError, ValueError):
-        return None
-    known = isinstance(marker, dict) and {"hash", "python", "version", "stat", "packages"} <= marker.keys()
-    return marker if known and isinstance(marker["packages"], list) else None
-
-
-def _stat_of(path: str) -> list[int]:
-    info = os.stat(path)
-    return [info.st_size, info.st_mtime_ns]
-
-
-def _fault(path: str, digest: str, ask: Ask | None = None) -> str:
-    """Why the folder is no good environment of this hash; empty if it is."""
-    marker = _marker(path)
-    if marker is None:
-        return "its installation did not finish"
-    if marker["hash"] != digest:
-        return "it was built for another declaration"
-    python = _python(path)
-    if not os.access(python, os.X_OK):
-        return f"its interpreter {marker['python']} is gone"
-    if os.path.realpath(python) != marker["python"]:
-        return f"its interpreter was {marker['python']} and is now {os.path.realpath(python)}"
-    try:
-        stands = _stat_of(python) == marker["stat"]
-    except OSError as error:
-        return f"its interpreter {marker['python']} cannot be read: {error.strerror}"
-    if not stands:
-        now = (ask or interpreters.probe)(python)
-        if isinstance(now, str):
-            return f"its interpreter does not run: {now}"
-        if now is not None and now.version.split(".")[:2] != marker["version"].split(".")[:2]:
-            return f"its interpreter was Python {marker['version']} and is now {now.version}"
-    return ""
+def _lacking_launcher(spec: Spec) -> str:
+    """Why what is to launch the worker (`wrap`) cannot be run; empty if it can, or nothing does."""
+    wrap = list(spec.get("wrap") or ())
+    if not wrap or shutil.which(os.path.join(str(spec.get("folder") or ""), wrap[0]) if "/" in wrap[0] else wrap[0]):
+        return ""
+    return (
+        f"{spec['slug']} is not installed: worker.wrap in {spec.get('manifest')} starts {wrap[0]}, which is no program"
+        " that can be run here; install it, or correct the path"
+    )
 
 
 def _declared_python(spec: Spec) -> str | None:
-    """The declared interpreter as an absolute path that can be run, or None."""
+    """The declared interpreter as an absolute path that can be run, or None.
+
+    Below a launcher (`wrap`) as it is declared: in a container there may be one where none is here.
+    """
     declared = os.path.expandvars(os.path.expanduser(str(spec["python"])))
+    if spec.get("wrap"):
+        return declared
     if os.sep in declared:
         path = os.path.join(str(spec.get("folder") or ""), declared)
         return path if os.access(path, os.X_OK) and os.path.isfile(path) else None
     return shutil.which(declared)
-
-
-def _file_fault(spec: Spec, file: Mapping[str, Any]) -> str:
-    path = os.path.join(str(spec.get("folder") or ""), os.path.expandvars(os.path.expanduser(str(file["path"]))))
-    source = f"; get it from {file['url']}" if file.get("url") else ""
-    try:
-        there = os.stat(path)
-    except OSError:
-        return f"{spec['slug']} is not installed: its file {path} is not there{source}"
-    bytes_, have = file.get("bytes"), there.st_size
-    if bytes_ is not None and stat.S_ISREG(there.st_mode) and have != bytes_:
-        return f"{spec['slug']} is not installed: {path} has {have} bytes, and {bytes_} are declared{source}"
-    return ""
 
 
 # --- the folder, alone
@@ -214,7 +232,7 @@ def _writable(roots: list[str], digest: str) -> str:
     """The environment's folder under the first root that can be written, made if need be (0755: others may read)."""
     faults = []
     for root in roots:
-        path = _folder(root, digest)
+        path = folder_of(root, digest)
         try:
             os.makedirs(root, mode=0o755, exist_ok=True)
             with contextlib.suppress(FileExistsError):
@@ -243,6 +261,7 @@ def _alone(path: str, say: Say) -> Iterator[int]:
                 fcntl.flock(lock, fcntl.LOCK_EX)
             if _is_at(path, lock):
                 yield lock
+                fcntl.flock(lock, fcntl.LOCK_UN)  # what the check left running has a copy
                 return
         finally:
             os.close(lock)
@@ -265,7 +284,7 @@ def _holder(path: str) -> str:
 # --- building
 
 
-def _build(spec: Spec, path: str, lock: int, python: str | None, say: Say) -> None:
+def _build(spec: Spec, path: str, lock: int, python: str | None, say: Say, sources: pip.Sources) -> None:
     declared = spec["environment"]
     slug, requirements, started_s = spec["slug"], list(declared.get("requirements") or ()), clock.monotonic_s()
     base = interpreters.choose(declared.get("python") or "", python)
@@ -280,23 +299,31 @@ def _build(spec: Spec, path: str, lock: int, python: str | None, say: Say) -> No
     crashpoint("environment empty")
     packages: list[str] = []
     if requirements:
-        options = [line for line in requirements if line == "--no-deps"]
-        wanted = os.path.join(path, "requirements.txt")
-        with open(wanted, "w", encoding="utf-8") as file:
-            file.writelines(f"{line}\n" for line in requirements if line not in options)
-        pip = [_python(path), "-I", "-m", "pip", "--no-input", "--disable-pip-version-check"]
-        step.run("pip", [*pip, "install", "--progress-bar", "off", "--no-color", *options, "-r", wanted])
+        tool = pip.Pip(python_in(path), path, sources)
+        for name in tool.left_out:
+            say(f"{slug}: your setting of pip's {name} is left out: what is installed, and where, is the manifest's")
+        if sources.offline:
+            step.offline, step.lacking = tool.where(), lambda: tool.lacking(requirements)
+        for lines, name, options in zip(parted(requirements), REQUIREMENTS, ((), (ALONE,)), strict=True):
+            wanted = os.path.join(path, name)
+            with open(wanted, "w", encoding="utf-8") as file:
+                file.writelines(f"{line}\n" for line in tool.ready(lines))
+            if any(not line.startswith("#") for line in lines):
+                step.run("pip", tool.install(*options, "-r", wanted), tool.environ)
         crashpoint("environment filled")
-        packages = [line for line in step.run("pip freeze", [*pip, "freeze"]) if "==" in line or " @ " in line]
+        frozen = step.run("pip freeze", [*tool.argv, "freeze"], tool.environ)
+        packages = [line for line in frozen if "==" in line or " @ " in line]
+        shutil.rmtree(os.path.join(path, pip.WHEELS), ignore_errors=True)
     if declared.get("check"):
         say(f"{slug}: checking it: {declared['check']}")
-        step.run("the check", [_python(path), "-I", "-c", declared["check"]])
+        step.run("the check", [python_in(path), "-c", declared["check"]], from_env.environ_of(spec, python_in(path)))
     crashpoint("environment checked")
-    _write_marker(path, lock, {
+    marker.write(path, lock, {
         "hash": declared["hash"],
-        "python": os.path.realpath(_python(path)),
+        "python": os.path.realpath(python_in(path)),
         "version": base.version,
-        "stat": _stat_of(_python(path)),
+        "machine": os.uname().machine,
+        "stat": marker.stat_of(python_in(path)),
         "packages": packages,
         "installed_at": clock.now_at(),
     })  # fmt: skip
@@ -304,28 +331,15 @@ def _build(spec: Spec, path: str, lock: int, python: str | None, say: Say) -> No
     say(f"{slug}: installed in {clock.monotonic_s() - started_s:.1f} s, {held}, in {path}")
 
 
+def parted(requirements: list[str]) -> tuple[list[str], list[str]]:
+    """The requirements that bring what they ask for, and those below the line `--no-deps`, which come alone."""
+    cut = requirements.index(ALONE) if ALONE in requirements else len(requirements)
+    return requirements[:cut], requirements[cut + 1 :]
+
+
 def _empty(path: str) -> None:
     for entry in os.scandir(path):
-        if entry.is_dir(follow_symlinks=False):
-            shutil.rmtree(entry.path)
-        else:
-            os.unlink(entry.path)
-
-
-def _write_marker(path: str, lock: int, marker: dict[str, Any]) -> None:
-    """Everything that was installed reaches the disk, then the marker does: a marker never vouches for lost files."""
-    libc = ctypes.CDLL(None, use_errno=True)
-    if libc.syncfs(lock) != 0:
-        raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
-    aside = os.path.join(path, MARKER + ".tmp")
-    with open(aside, "w", encoding="utf-8") as file:
-        json.dump(marker, file, indent=1)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(aside, 0o644)
-    crashpoint("environment marker aside")
-    os.rename(aside, os.path.join(path, MARKER))
-    os.fsync(lock)
+        shutil.rmtree(entry.path) if entry.is_dir(follow_symlinks=False) else os.unlink(entry.path)
 
 
 def _disk(path: str, error: OSError) -> SchedqError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import json
 import os
 import queue
 import threading
@@ -24,13 +23,14 @@ from scheduler.host.callers import Callers
 from scheduler.host.collector import Collector
 from scheduler.host.commands import Commands
 from scheduler.host.doorbell import Doorbell
+from scheduler.host.launching import launched
 from scheduler.host.machine.facts import facts as machine_facts
 from scheduler.host.machine.sampler import Sampler
 from scheduler.host.returns import Returns
 from scheduler.host.served import Served, Spec
 from scheduler.host.turn import Turn
 from scheduler.host.watching import Watching
-from scheduler.host.workers import environment, regular
+from scheduler.host.workers import environment
 from scheduler.host.workers.devices import contradiction
 from scheduler.host.workers.orders import Launch, Stored
 from scheduler.host.workers.records import laid, sweep
@@ -189,12 +189,7 @@ class LocalHost:
             worker_id=order.worker_id, pools=self._given(order.device), charges=charges,
             host_gib=order.host_gib if isinstance(order, Park) else None,
         )  # fmt: skip
-        argv = [*spec["wrap"], python, os.path.join(spec["folder"], spec["script"] or ""), *spec["args"]]
-        os.makedirs(env["TMPDIR"], mode=0o700, exist_ok=True)
-        return Launch(
-            argv=argv, env=env, cwd=spec["folder"], mode=spec["mode"], stop_grace_s=spec["stop_grace_s"],
-            log_max_bytes=self._log_max,
-        )  # fmt: skip
+        return launched(spec, python, env, self._log_max)
 
     def _given(self, device: str) -> list[Pool]:
         """The pools whose devices a worker was given. SchedqError if one of them is not there any more."""
@@ -252,7 +247,9 @@ class LocalHost:
                 self._undone(task, Outcome("input_changed", trouble))
                 return
             message = attempts.message(task, place, files, monotonic_s() - begun_s)
-            argv = self._oneshot_argv(spec, task, place)
+            argv = None
+            if spec["mode"] == "oneshot":
+                argv = attempts.lay_command(spec, self._served.python_of(spec), task, place, message["request"])
         except OSError as error:
             text = f"the attempt's folders could not be made: {attempts.told(error)}"
             self._undone(task, attempts.outside(text))
@@ -269,13 +266,6 @@ class LocalHost:
                     log_path=place.log_path, log_max=self._log_max, argv=argv, cwd=spec["folder"],
                     charges=task.charges,
                 )  # fmt: skip
-
-    def _oneshot_argv(self, spec: Spec, task: Task, place: attempts.Desk) -> list[str] | None:
-        if spec["mode"] != "oneshot":
-            return None
-        params_path = os.path.join(place.folder, "params.json")
-        regular.put(params_path, json.dumps(task.params).encode())
-        return attempts.argv(spec, self._served.python_of(spec), place, params_path, task.name)
 
     def _undone(self, task: Task, outcome: Outcome) -> None:
         self.emit(Replied(task.worker_id, task.job_id, task.attempt, outcome))

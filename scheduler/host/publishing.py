@@ -14,6 +14,7 @@ import os
 import re
 import shutil
 import stat
+from collections.abc import Iterator
 from typing import Any
 
 from scheduler.config import Paths
@@ -50,8 +51,13 @@ def missing_outputs(spec: Spec, out_dir: str) -> list[str]:
     return [
         pattern
         for pattern in spec["outputs"]
-        if not any(os.path.isfile(p) for p in glob.iglob(os.path.join(glob.escape(out_dir), pattern), recursive=True))
+        if not any(os.path.isfile(place) for place in _matching(out_dir, pattern))
     ]
+
+
+def _matching(out_dir: str, pattern: str) -> Iterator[str]:
+    """What a pattern of a manifest finds; also a name that begins with a dot, as an input's may."""
+    return glob.iglob(os.path.join(glob.escape(out_dir), pattern), recursive=True, include_hidden=True)
 
 
 def publish(paths: Paths, task: Task, place: Desk, records: dict[str, Any], umask: int) -> tuple[str, Outcome | None]:
@@ -65,7 +71,7 @@ def publish(paths: Paths, task: Task, place: Desk, records: dict[str, Any], umas
     """
     unfit = _unfit(place.out_dir)
     if unfit:
-        return "", _kept(task, place, unfit)
+        return "", _kept(task, place, records, unfit)
     if not task.out and not has_outputs(place.out_dir):
         return "", None
     destination = _destination(paths, task)
@@ -80,7 +86,7 @@ def _moved(
 ) -> tuple[str, Outcome | None]:
     if os.path.lexists(destination):
         why = f"{destination} is there by now and was not when the job was submitted"
-        return "", _kept(task, place, why)
+        return "", _kept(task, place, records, why)
     os.makedirs(place.out_dir, mode=0o700, exist_ok=True)
     for name, record in records.items():
         path = os.path.join(place.out_dir, name)
@@ -100,7 +106,7 @@ def _moved(
         if isinstance(error, OSError) and _number_of(error) in OF_THE_DISK:
             raise
         why = told(error) if isinstance(error, OSError) else "they are nested too deep to be copied"
-        return "", _kept(task, place, f"the outputs cannot be put at {_cut(destination)}: {_cut(why)}")
+        return "", _kept(task, place, records, f"the outputs cannot be put at {_cut(destination)}: {_cut(why)}")
     crashpoint("publish.renamed")
     return destination, None
 
@@ -117,9 +123,10 @@ def _unfit(out_dir: str) -> str:
     return ""
 
 
-def _kept(task: Task, place: Desk, why: str) -> Outcome:
-    text = f"{why}; the outputs stay in {place.out_dir}, and schedq result {task.job_id} has the reply"
-    return Outcome("error", text)
+def _kept(task: Task, place: Desk, records: dict[str, Any], why: str) -> Outcome:
+    """The outcome where outputs found no place; who tries a worker says himself where they are then."""
+    stay = f"; the outputs stay in {place.out_dir}, and schedq result {task.job_id} has the reply"
+    return Outcome("error", why if records["job.json"].get("tried") else why + stay)
 
 
 def _cut(text: str) -> str:

@@ -14,7 +14,7 @@ from scheduler import catalog
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths
 from scheduler.errors import SchedqError
-from scheduler.host import commands, environments, interpreters
+from scheduler.host import commands, environments, interpreters, named_files
 from scheduler.model.command import EXEC
 from scheduler.model.provider import Provider
 
@@ -79,7 +79,9 @@ class Served:
 
     def files(self) -> list[str]:
         """The paths of all files that manifests name: weights, which are read when a worker loads."""
-        return [str(each["path"]) for spec in list(self._specs.values()) for each in spec.get("files", ())]
+        return [
+            named_files.path_of(spec, file) for spec in list(self._specs.values()) for file in spec.get("files", ())
+        ]
 
     def missing(self, spec: Spec) -> str:
         """Why a provider is not installed; "" if nothing is known to be missing."""
@@ -104,7 +106,7 @@ def provider_of(spec: Spec, missing: str) -> Provider:
         slug=spec["slug"],
         variant=spec["variant"],
         revision=spec["revision"],
-        environment=spec["environment"]["hash"] if spec["environment"] else "",
+        environment=environments.identity(spec),
         mode=spec["mode"],
         policy=spec["policy"],
         vram_gib=spec["vram_gib"],

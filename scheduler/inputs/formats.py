@@ -58,7 +58,12 @@ def sniffed(data: bytes, accept: list[str]) -> str:
 
 
 def decoded(data: bytes, what: str, kind: str) -> str:
-    """The text of a text kind. InvalidInput with the offset of the first byte that is not UTF-8."""
+    """The text of a text kind. InvalidInput with the offset of the first byte that is not UTF-8.
+
+    Structures are read by columns and words of ASCII: what else is in their remarks is a model's own business.
+    """
+    if kind in ("pdb", "cif"):
+        return data.decode("utf-8", "replace")
     word = WORDS.get(kind, kind)
     if data.startswith(b"\xef\xbb\xbf") and kind != "yaml":
         raise InvalidInput(
@@ -231,7 +236,11 @@ def check_fasta(text: str, what: str) -> None:
 
 
 def check_pdb(text: str, what: str) -> None:
-    """InvalidInput if there is no ATOM or HETATM line."""
+    """InvalidInput if there is no ATOM or HETATM line, or the first one is hidden behind a byte order mark."""
+    if text.startswith(("\ufeffATOM  ", "\ufeffHETATM")):
+        raise InvalidInput(
+            f"{what}: starts with a byte order mark (EF BB BF), and its first atom would not be seen; save it without"
+        )
     padded = "\n" + text.replace("\r", "\n")
     if "\nATOM  " not in padded and "\nHETATM" not in padded:
         raise InvalidInput(
@@ -241,5 +250,5 @@ def check_pdb(text: str, what: str) -> None:
 
 def check_cif(text: str, what: str) -> None:
     """InvalidInput if there is no data block."""
-    if "\ndata_" not in "\n" + text.replace("\r", "\n").lower():
+    if "\ndata_" not in "\n" + text.removeprefix("\ufeff").replace("\r", "\n").lower():
         raise InvalidInput(f"{what}: no line starts with data_; an mmCIF file has a data block at least")

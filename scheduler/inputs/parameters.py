@@ -51,12 +51,21 @@ def typed(spec: dict[str, Any], given: list[str], misfit: Misfit) -> Parameters:
             name = pointer.split("/")[1].replace("~1", "/").replace("~0", "~")
             inside = pointer.removeprefix(f"/{pointer.split('/')[1]}")
             said = shortened(made.get(name), 40)
-            raise UsageError(f"--param {name}={said}{': at ' + inside if inside else ''}: {why}{_allowed(name, rules)}")
+            raise UsageError(
+                f"--param {name}={said}{': at ' + inside if inside else ''}: {why}{_allowed(name, rules)}"
+                + _quoted(made.get(name))
+            )
         if why:
             raise UsageError(
                 f"the parameters of {spec['slug']} do not fit together: {why}; add what lacks with --param"
             )
     return made
+
+
+def _quoted(value: object) -> str:
+    """What to do about quotation marks that are a part of a refused text, where the shell left some; else empty."""
+    marked = isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "\"'"
+    return "; the quotation marks are part of it: leave them out, a text is written as it is" if marked else ""
 
 
 def _rules(path: str) -> dict[str, Any]:

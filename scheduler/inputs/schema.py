@@ -74,11 +74,19 @@ def compiled(path: str) -> CodeType:
     """A schema file as code that defines `validate`, in need of no library. BrokenManifest if it is broken."""
     schema = _at_home(read(path))
     try:
-        source = fastjsonschema.compile_to_code(schema, SEALED, use_default=False, detailed_exceptions=False)
+        source = _source(schema)
         body = "\n".join(line for line in source.split("\n") if not line.startswith(("import ", "from ", "VERSION =")))
         return compile(body, path, "exec", dont_inherit=True, optimize=0)
     except (ValueError, RecursionError, TypeError, KeyError, AttributeError, SyntaxError) as error:
         raise BrokenManifest(f"{path}: at the top: this JSON schema cannot be used: {error}") from None
+
+
+def _source(schema: Any) -> str:
+    """A schema as Python. With brief errors, which `explain` makes long; fastjsonschema 2.22 has none for `const`."""
+    try:
+        return str(fastjsonschema.compile_to_code(schema, SEALED, use_default=False, detailed_exceptions=False))
+    except KeyError:
+        return str(fastjsonschema.compile_to_code(schema, SEALED, use_default=False))
 
 
 def explain(path: str, value: Any) -> tuple[str, str]:
@@ -141,10 +149,21 @@ def _words(error: JsonSchemaValueException, at: str, found: Any, schema: Any, le
         return at, _count(str(rule), int(limit or 0), found)
     if rule in LISTS_OF_SCHEMAS and isinstance(limit, list) and level < 4:
         return _of_several(str(rule), at, limit, found, schema, level)
+    if rule == "pattern" and isinstance(found, str):
+        return at, f"must match pattern {limit}, and is {is_now}{_strange(str(limit), found)}"
     says = str(error.message)
     name = str(error.name)
     says = says[len(name) :].strip() if says.startswith(name) else says
     return at, f"{says or 'does not fit'}, and is {is_now}"
+
+
+def _strange(pattern: str, found: str) -> str:
+    """The first character that a text of one kind of characters may not have: `: "t" at 7 is none of these`."""
+    kind = re.fullmatch(r"\^(\[[^\]\\]+\])[+*]\$", pattern)
+    for place, letter in enumerate(found if kind else "", 1):
+        if kind and not re.match(kind[1], letter):
+            return f": {shortened(letter)} at {place} is none of these"
+    return ""
 
 
 def _count(rule: str, limit: int, found: str | list[Any] | dict[str, Any]) -> str:
@@ -178,7 +197,9 @@ def _unknown_keys(found: dict[str, Any], declared: dict[str, Any]) -> str:
     patterns = list(declared.get("patternProperties", {}))
     odd = [key for key in found if key not in known and not any(re.search(each, key) for each in patterns)]
     near = difflib.get_close_matches(odd[0], known, n=1) if odd else []
-    hint = f"did you mean {shortened(near[0])}?" if near else f"known: {_named(known)}" if known else "none is known"
+    told = [f"known: {_named(known)}"] if known else []
+    told += [f"{'others' if known else 'keys'} match {' or '.join(patterns[:8])}"] if patterns else []
+    hint = f"did you mean {shortened(near[0])}?" if near else "; ".join(told) or "none is known"
     return f"has no key {_named(odd)}; {hint}"
 
 

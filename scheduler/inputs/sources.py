@@ -10,6 +10,7 @@ import stat
 
 from scheduler import config
 from scheduler.errors import InvalidInput, UsageError
+from scheduler.inputs import formats
 from scheduler.inputs.cache import signature
 
 MIB = 1 << 20
@@ -21,8 +22,11 @@ def quoted(path: str) -> str:
     return path if path.isprintable() and " " not in path and path else repr(path)
 
 
-def expand(sources: list[str]) -> list[str]:
-    """The inputs that these arguments mean: `-` kept, patterns expanded in order. UsageError names all missing ones."""
+def expand(sources: list[str], accept: list[str] | None = None) -> list[str]:
+    """The inputs that these arguments mean: `-` kept, patterns expanded in order. UsageError names all missing ones.
+
+    `accept` are the endings that a folder's files are looked through for, where one is named; any unless given.
+    """
     found: list[str] = []
     wrong: list[str] = []
     for source in sources:
@@ -40,13 +44,27 @@ def expand(sources: list[str]) -> list[str]:
         elif not _there(source):
             wrong.append(_missing(source))
         elif os.path.isdir(source):
-            wrong.append(f"{quoted(source)} is a folder; name its files, like {quoted(os.path.join(source, '*.json'))}")
+            wrong.append(f"{quoted(source)} is a folder{_in_folder(source, accept or [])}")
         else:
             found.append(source)
     if wrong:
         more = f"\nand {len(wrong) - 20} more" if len(wrong) > 20 else ""
         raise UsageError("\n".join(wrong[:20]) + more)
     return found
+
+
+def _in_folder(folder: str, accept: list[str]) -> str:
+    """What to name instead of a folder: the files of the ending that most in it have and a provider accepts."""
+    try:
+        names = [each.name for each in os.scandir(folder) if not each.name.startswith(".") and each.is_file()]
+    except OSError:
+        return "; name its files"
+    endings = [ending for name in names if (ending := formats.suffix(name, accept))]
+    fitting = [ending for ending in endings if not accept or formats.accepted(ending, accept)]
+    if fitting:
+        most = max(sorted(set(fitting)), key=fitting.count)
+        return f"; name its files, like {quoted(os.path.join(folder, f'*{most}'))}"
+    return f", and no file in it ends in {', '.join(accept)}; name files that do" if accept else "; name its files"
 
 
 def _there(path: str) -> bool:

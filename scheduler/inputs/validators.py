@@ -22,7 +22,10 @@ FORMAT = f"schedq validator 3, {' '.join(sys.version.split())}\n".encode()
 
 
 class Invalid(ValueError):
-    """A value does not fit its schema; what a compiled validator raises."""
+    """A value does not fit its schema; what a compiled validator raises, with or without the rule and the value."""
+
+    def __init__(self, message: str = "", **_: object) -> None:
+        super().__init__(message)
 
 
 class _Deferred:

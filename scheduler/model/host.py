@@ -1,8 +1,7 @@
 """The seam between the loop and a machine: the `Host` protocol and the values that cross it.
 
-Every value is made of plain JSON-able fields, so that a host may be another process one day. Methods return
-at once; what takes time comes back from `poll` as an event. Submit and poll are separate: a lost connection
-is not a lost job.
+Every value is made of plain JSON-able fields, so that a host may be another process one day. Methods return at once;
+what takes time comes back from `poll` as an event. Submit and poll are separate: a lost connection is no lost job.
 """
 
 from __future__ import annotations
@@ -40,9 +39,9 @@ class Task:
 
     `input` is the input's own bytes, `input_sha256` what they were at submit; None = they are gone, or only the fence
     matters. `files` are the files that the input names, by JSON pointer. `out` is the destination that was asked for,
-    "" = the default. `deadline_s` is wall time for the attempt, seconds from the send; None = the provider's own
-    patience only. `charges` is what its worker is charged for while it is on it, by pool; {} = as before.
-    `device_gib` is what of that it is charged on each of its devices, None = it has none.
+    "" = the default. `deadline_s` is wall time from the send; None = the provider's own patience only. `charges` is
+    what its worker is charged for while it is on it, by pool; {} = as before. `device_gib` is what of that it is
+    charged on each of its devices, None = it has none. `device` as in `Park`, `driver` its version; "" = not known.
     """
 
     worker_id: int
@@ -63,6 +62,8 @@ class Task:
     deadline_s: float | None = None
     charges: dict[str, float] = field(default_factory=dict)
     device_gib: float | None = None
+    device: str = ""
+    driver: str = ""
 
 
 @dataclass(frozen=True)
@@ -99,9 +100,8 @@ class Adopt:
 class Loose:
     """Charges of a worker of which nothing lives, as the queue remembers them, until their memory is back by evidence.
 
-    `before_gib` says by pool what was on nobody's name there before the worker was started; None = its driver gave no
-    totals. `gone_for_s` is how long nothing of it has lived. `device`: the pools whose devices it was given,
-    comma-separated. `pids` are (pid, start) of its processes that the queue knows.
+    `before_gib` says by pool what was on nobody's name there before its start; None = its driver gave no totals.
+    `gone_for_s` is how long nothing of it has lived, `device` as in `Park`, `pids` its (pid, start) that are known.
     """
 
     worker_id: int

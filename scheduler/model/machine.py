@@ -50,7 +50,7 @@ class Device:
     `id` names it for good (`GPU-...`, `MIG-...`, a PCI address) and so its pool. `seen_as` is what a worker is given
     so that it sees this one. A total, free or used that is not applicable = the driver says that there is no such
     figure. `tenants_missing` says why nobody knows who is on it. `integrated`: it shares the machine's memory.
-    `partial`: a process sees one such instance at most.
+    `partial`: a process sees one such instance at most. `driver` is its driver's version, "" = not told.
     """
 
     id: str
@@ -67,6 +67,7 @@ class Device:
     slot: str = ""
     number: int | None = None
     seen_as: str = ""
+    driver: str = ""
 
     @property
     def in_use(self) -> Reading:
@@ -80,9 +81,9 @@ class Device:
 class Pool:
     """One memory that budgets come out of: `unified`, `device:<uuid>` or `host`. All in GiB.
 
-    `name` is the device's own, `vendor` whose driver it is on, `seen_as` what a worker is given so that it sees it.
-    `partial`: a worker can have one such pool at most. `shared`: host memory that a device takes its own from too, or
-    may: what is charged for devices that have no pool counts here.
+    `name` is the device's own, `vendor` whose driver it is on, `driver` that one's version, `seen_as` what a worker is
+    given so that it sees it. `partial`: a worker can have one such pool at most. `shared`: host memory that a device
+    takes its own from too, or may: what is charged for devices that have no pool counts here.
     """
 
     id: str
@@ -96,6 +97,7 @@ class Pool:
     seen_as: str = ""
     partial: bool = False
     shared: bool = False
+    driver: str = ""
 
 
 @dataclass(frozen=True)

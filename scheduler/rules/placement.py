@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import combinations, islice
 
@@ -24,6 +24,12 @@ def demand_of(provider: Provider) -> Demand:
 def given(policy: str, place: Mapping[str, float]) -> tuple[str, ...]:
     """The pools of a place whose devices its worker is given; none for a provider without device."""
     return tuple(pool for pool in place if pool != "host") if policy == "required" else ()
+
+
+def drivers(pools: Sequence[str], machine: Machine | None) -> str:
+    """The versions of the drivers that these pools' devices are on, with commas between; "" = none was told."""
+    known = machine.pools if machine is not None else ()
+    return ",".join(dict.fromkeys(pool.driver for pool in known if pool.id in pools and pool.driver))
 
 
 def whole_of(charges: Mapping[str, float], machine: Machine) -> dict[str, float]:

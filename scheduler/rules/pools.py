@@ -184,7 +184,9 @@ def _unified(devices: Sequence[Device], memory: Memory, ask: Wanted) -> Pool:
     pool = Pool("unified", "unified", capacity, reserve_gib, memory.free, memory.available)
     if first is None:
         return pool
-    return replace(pool, name=first.name, vendor=first.vendor, seen_as=first.seen_as, partial=first.partial)
+    return replace(
+        pool, name=first.name, vendor=first.vendor, seen_as=first.seen_as, partial=first.partial, driver=first.driver
+    )
 
 
 def _host(memory: Memory, ask: Wanted) -> Pool:
@@ -216,7 +218,7 @@ def _device(device: Device, total: Reading, every: Sequence[Device], ask: Wanted
     reserve_gib = _reserve(default_gib, _asked(device, every, ask), total)
     return Pool(
         f"device:{device.id}", "device", total, reserve_gib, free, free, device.name, device.vendor, device.seen_as,
-        device.partial,
+        device.partial, driver=device.driver,
     )  # fmt: skip
 
 

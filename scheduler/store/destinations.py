@@ -23,6 +23,9 @@ if TYPE_CHECKING:
 CLAIMED = "out IS NOT NULL AND state IN ('queued', 'held', 'admitted', 'running', 'succeeded')"
 """The condition of the index jobs_out, word for word: what repeats it looks one up, whatever the history."""
 
+BELOW = f"SELECT id, state, out FROM jobs WHERE out > ? AND out < ? AND {CLAIMED} AND state <> 'succeeded' LIMIT 1"
+"""A job that has not ended, and whose destination begins with what lies between the two."""
+
 GIVEN_UP = f"UPDATE jobs SET out = NULL WHERE out = ? AND {CLAIMED} AND state = 'succeeded' RETURNING id"
 OWNER = f"SELECT id, state FROM jobs WHERE out = ? AND {CLAIMED}"
 
@@ -34,9 +37,13 @@ class Destinations:
         self._paths = paths
         self.moved: list[tuple[str, str]] = []
         """What was moved aside: each destination, and where what was there lies now."""
+        self._outs: set[str] = set()
+        self._above: set[str] = set()
+        """Destinations of this call, and the folders that they lie in: those are nobody's destination."""
 
     def claim(self, connection: sqlite3.Connection, row: dict[str, Any], job_id: int) -> list[int]:
-        """Refused if the row's destination exists; with `overwrite` the ended jobs that gave it up, by id.
+        """Refused if the row's destination exists, or lies in or holds that of a job that has not ended; with
+        `overwrite` the ended jobs that gave it up, by id.
 
         `job_id` is what the row's job gets when it goes in.
         """
@@ -45,6 +52,7 @@ class Destinations:
         if owner is not None and owner[1] != "succeeded":
             raise _belongs(out, owner)
         outputs.refuse_kept(out, self._paths.home)
+        self._refuse_nested(connection, out)
         if not row["overwrite"]:
             if os.path.lexists(out):
                 made = f" (job {owner[0]} made it)" if owner else ""
@@ -56,6 +64,28 @@ class Destinations:
             self.moved.append(moved)
             crashpoint("aside.moved")
         return given_up
+
+    def _refuse_nested(self, connection: sqlite3.Connection, out: str) -> None:
+        """Whichever of two that lie in one another is put in place first is in the other's way.
+
+        One look-up a folder that no destination of this call lies in yet, and one of what lies below.
+        """
+        if out in self._above:
+            raise Refused(f"the destination of another job of this call lies in {out}; give each a folder of its own")
+        folder, free = os.path.dirname(out), []
+        while folder not in self._above and folder != "/":
+            if folder in self._outs:
+                raise Refused(f"{out} lies in {folder}, which is the destination of another job of this call")
+            owner = connection.execute(OWNER, (folder,)).fetchone()
+            if owner is not None and owner[1] != "succeeded":
+                raise _nested(out, owner, f"lies in {folder}")
+            free.append(folder)
+            folder = os.path.dirname(folder)
+        found = connection.execute(BELOW, (f"{out}/", f"{out}0")).fetchone()  # 0 comes next after /
+        if found is not None:
+            raise _nested(out, found, f"holds {found[2]}")
+        self._above.update(free)
+        self._outs.add(out)
 
     def put_back(self) -> None:
         """Nothing went in: what was moved aside is moved back. Temporary names what could not be, and where it is."""
@@ -92,7 +122,19 @@ class Destinations:
 
 
 def _belongs(out: str, owner: tuple[int, str]) -> Refused:
+    if owner[1] == "succeeded":
+        return Refused(
+            f"job {owner[0]} (succeeded) has the destination {out}, though nothing is there; --overwrite takes it over,"
+            " or give another --out"
+        )
     return Refused(f"job {owner[0]} ({owner[1]}) has the destination {out}; give another --out, or cancel it")
+
+
+def _nested(out: str, owner: tuple[int, str], how: str) -> Refused:
+    return Refused(
+        f"the destination {out} {how}, where job {owner[0]} ({owner[1]}) puts its outputs, whole or not at all; give"
+        " another --out, or cancel it"
+    )
 
 
 def restore(connection: sqlite3.Connection, paths: Paths) -> None:

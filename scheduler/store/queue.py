@@ -212,8 +212,8 @@ def _open_attempt(
 ) -> None:
     rows.write(
         tx, "INSERT INTO attempts"
-        " (job_id, attempt, worker_id, epoch, admitted_at, sent_at, device, revision, env_hash, versions, warm)"
-        " SELECT :job_id, :attempt, id, :epoch, :at, :sent_at, device, revision, env_hash, versions, :warm"
+        " (job_id, attempt, worker_id, epoch, admitted_at, sent_at, device, driver, revision, env_hash, versions, warm)"
+        " SELECT :job_id, :attempt, id, :epoch, :at, :sent_at, device, driver, revision, env_hash, versions, :warm"
         " FROM workers WHERE id = :worker_id",
         {
             "job_id": job_id, "attempt": attempt, "epoch": epoch, "at": at, "sent_at": sent_at,
@@ -236,8 +236,8 @@ def send(tx: Connection, job_id: int, attempt: int, at: str) -> None:
         raise Fenced(f"attempt {attempt} of job {job_id} is not the current one ({job.attempt}); nothing was changed")
     rows.write(
         tx,
-        "UPDATE attempts SET sent_at = :at, (device, env_hash, versions, load_s) ="
-        " (SELECT w.device, w.env_hash, w.versions, 86400.0 * (julianday(w.ready_at) - julianday(w.created_at))"
+        "UPDATE attempts SET sent_at = :at, (device, driver, env_hash, versions, load_s) = (SELECT"
+        " w.device, w.driver, w.env_hash, w.versions, 86400.0 * (julianday(w.ready_at) - julianday(w.created_at))"
         "  FROM workers w WHERE w.id = attempts.worker_id)"
         " WHERE job_id = :job_id AND attempt = :attempt",
         {"at": at, "job_id": job_id, "attempt": attempt},

@@ -92,6 +92,7 @@ workers = _table(
     _must("alone", INT, "0"),
     Column("bucket", INT),
     Column("raising", STR),
+    Column("driver", STR),
     _one_of("state", WORKER_STATES),
     sqlite_autoincrement=True,
 )
@@ -200,6 +201,7 @@ attempts = _table(
     Column("versions", STR),
     _must("warm", INT, "0"),
     Column("load_s", REAL),
+    Column("driver", STR),
     sqlite_with_rowid=False,
 )
 

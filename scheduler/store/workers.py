@@ -35,6 +35,7 @@ def insert(
     epoch: int,
     created_at: str,
     device: str | None = None,
+    driver: str | None = None,
     env_hash: str | None = None,
     host_gib: float | None = None,
     alone: bool = False,
@@ -44,12 +45,13 @@ def insert(
     `host_gib` is the part of its charges that is host memory. `alone`: it is charged all that its pool can give.
     """
     done = rows.write(
-        tx, "INSERT INTO workers (slug, variant, revision, mode, host_id, epoch, device, env_hash, state, created_at,"
-        " host_gib, alone) VALUES (:slug, :variant, :revision, :mode, :host_id, :epoch, :device, :env_hash, 'parked',"
-        " :created_at, :host_gib, :alone)",
+        tx, "INSERT INTO workers (slug, variant, revision, mode, host_id, epoch, device, driver, env_hash, state,"
+        " created_at, host_gib, alone) VALUES (:slug, :variant, :revision, :mode, :host_id, :epoch, :device, :driver,"
+        " :env_hash, 'parked', :created_at, :host_gib, :alone)",
         {
             "slug": slug, "variant": variant, "revision": revision, "mode": mode, "host_id": host_id, "epoch": epoch,
-            "device": device, "env_hash": env_hash, "created_at": created_at, "host_gib": host_gib, "alone": int(alone),
+            "device": device, "driver": driver, "env_hash": env_hash, "created_at": created_at, "host_gib": host_gib,
+            "alone": int(alone),
         },
     )  # fmt: skip
     return int(done.lastrowid)

@@ -157,7 +157,7 @@ def test_an_operator_writes_off_what_is_leaked_and_that_is_recorded(queue: Queue
     queue("workers", "retire", "1")
     eventually(lambda: not queue.status()["workers"], what="it is gone")
     leak_of_next(queue, stub)
-    assert queue("workers", "write-off", "99").code == 2
+    assert queue("workers", "write-off", "99").code == 4
     assert queue("workers", "write-off", "2", "--pool", "host").code == 2
     done = queue("workers", "write-off", "2", "--json")
     assert done.code == 0 and done.json["written_off"] == [{"pool": POOL, "charge_gib": 50.0}], done
@@ -192,8 +192,9 @@ def test_a_child_that_holds_memory_eight_seconds_after_its_parents_exit_keeps_th
     eventually(lambda: not psutil.pid_exists(held["pid"]), what="the worker itself has gone, to make room")
     parent_gone = time.time()
     while not ended.exists():
-        assert charged(queue) >= 50.0
-        assert queue.show(job)["state"] == "queued"
+        held_gib, state = charged(queue), queue.show(job)["state"]
+        if not ended.exists():
+            assert held_gib >= 50.0 and state == "queued"
         time.sleep(0.2)
     assert queue("wait", job, "--timeout", "40s", timeout=60).code == 0
     child_gone = float(ended.read_text())

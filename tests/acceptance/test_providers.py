@@ -21,7 +21,10 @@ def case_of(slug: str, name: str) -> dict:
 @pytest.mark.parametrize(("slug", "name"), CASES, ids=[f"{slug}: {name}" for slug, name in CASES])
 def test_a_validation_case_holds_through_the_queue(queue: Queue, slug: str, name: str) -> None:
     case = case_of(slug, name)
-    params = [f"--param={key}={json.dumps(value)}" for key, value in case.get("params", {}).items()]
+    given = {
+        key: value if isinstance(value, str) else json.dumps(value) for key, value in case.get("params", {}).items()
+    }
+    params = [f"--param={key}={value}" for key, value in given.items()]
     done = queue("run", slug, str(MANIFESTS / slug / case["input"]), *params, SCHEDQ_ENVS=ENVS, timeout=300)
     assert done.code == 0, done
     assert not unmet(done.json, case["expect"])

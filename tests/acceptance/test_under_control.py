@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -316,7 +317,8 @@ def test_an_attempt_that_vanished_with_its_keeper_holds_its_job_if_that_was_aske
     eventually(lambda: queue.show(1)["state"] == "running", within_s=60, what="job 1 running")
     scheduler = queue.scheduler_pid()
     for process in [each for each in queue.processes() if each.pid != scheduler]:
-        process.send_signal(signal.SIGKILL)
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.send_signal(signal.SIGKILL)
     eventually(lambda: queue.show(1)["state"] == "held", what="job 1 is held")
     assert [attempt["outcome"] for attempt in queue.show(1)["attempts"]] == ["lost"]
     gate.touch()

@@ -157,15 +157,16 @@ NEXT_TO_WRITE: dict[str, Callable[[Paths], object]] = {
 def test_whoever_writes_next_puts_back_what_a_killed_submitter_moved_aside_and_says_so_once(
     paths: Paths, tmp_path: Path, caplog: pytest.LogCaptureFixture, point: str, who: str
 ) -> None:
-    """Also of two destinations of which one lies in the other."""
-    intake.submit(paths, [row(out=str(tmp_path / "d"))])
+    """Also of two destinations in one call."""
+    intake.submit(paths, [row(out=str(tmp_path / "one"))])
     with writing(paths) as db:
         db.execute("UPDATE jobs SET state = 'succeeded', ended_at = submitted_at, outcome = 'ok'")
-    inner, outer = tmp_path / "d" / "inner", tmp_path / "d"
-    old_outputs(inner)
-    killed_at(point, paths, inner, outer)
+    outs = tmp_path / "one", tmp_path / "two"
+    old_outputs(*outs)
+    killed_at(point, paths, *outs)
     NEXT_TO_WRITE[who](paths)
-    assert (inner / "old.txt").read_text() == "inner" and list(tmp_path.rglob("*.before-*")) == []
+    assert [(out / "old.txt").read_text() for out in outs] == ["one", "two"]
+    assert list(tmp_path.rglob("*.before-*")) == []
     said = [record.getMessage() for record in caplog.records]
     assert len(said) == {"aside.noted": 0, "aside.moved": 1, "intake.inserted": 2}[point], said
     assert all("was killed" in each and "back" in each for each in said)

@@ -189,6 +189,14 @@ def test_progress_that_cannot_be_stored_is_made_fit_for_it(yard: Yard) -> None:
     assert not yard.ear.wait(Stored).no_reply
 
 
+def test_a_word_of_progress_that_is_too_long_to_be_read_is_not_taken_for_the_reply(yard: Yard) -> None:
+    yard.start()
+    line = '{ "event": "progress", "message": "' + "x" * 300_000 + '"}'
+    reply = yard.send({"do": "raw", "line": line, "then_echo": True})
+    assert not yard.ear.wait(Stored).no_reply
+    assert reply_of(reply)["ok"]
+
+
 @pytest.mark.parametrize("then", [{}, {"then_exit": 9}], ids=str)
 def test_a_whole_reply_waits_for_room_on_the_disk_and_wins(yard: Yard, then: dict[str, int]) -> None:
     answered = yard.start()

@@ -22,6 +22,7 @@ from scheduler.model.host import Answered, Gone, Progressed
 
 SCRIPT = """
 import os, sys, time
+from decimal import Decimal
 from schedq_worker import Later, NoAccelerator, Refused, serve
 
 print("a library's greeting on stdout")
@@ -61,6 +62,14 @@ def predict(model, request, job):
     if do == "huge": return {"x": "y" * (65 << 20)}
     if do == "collide": return {"result": 1, "job": 2, "attempt": 3, "event": "progress", "ok": False, "exiting": True}
     if do == "talk": job.progress(1, 1, "x" * 100_000); return {"talked": True}
+    if do == "odd":
+        for done in (float("nan"), float("inf"), Decimal("1.5"), "a" * 100_000, object(), 10**400, [1]):
+            job.progress(done, done, "odd")
+        return {"told": True}
+    if do == "deep":
+        found = []
+        for _ in range(100_000): found = [found]
+        return {"deep": found}
     if do == "foreign": return {"text": "\u00e4" * (18 << 20)}
     if do == "wait":
         job.progress(0, None, "waiting")
@@ -186,6 +195,22 @@ def test_no_key_of_an_answer_is_taken_for_one_of_the_protocols(yard: Yard, tmp_p
     yard.ear.wait(Answered)
     answer = {"result": 1, "job": 2, "attempt": 3, "event": "progress", "ok": False, "exiting": True}
     assert ask(yard, do="collide") == {"ok": True, "result": answer}
+    assert ask(yard, job=8)["ok"]
+
+
+def test_progress_that_is_no_number_costs_nobody_an_answer(yard: Yard, tmp_path: Path, python: str) -> None:
+    start(yard, tmp_path, python)
+    yard.ear.wait(Answered)
+    assert ask(yard, do="odd") == {"ok": True, "result": {"told": True}}
+    assert ask(yard, job=8)["ok"]
+
+
+def test_an_answer_that_is_nested_too_deep_to_be_written_is_an_error_and_the_worker_stays(
+    yard: Yard, tmp_path: Path, python: str
+) -> None:
+    start(yard, tmp_path, python)
+    yard.ear.wait(Answered)
+    assert "nested too deep" in ask(yard, do="deep")["error"]
     assert ask(yard, job=8)["ok"]
 
 

@@ -32,6 +32,10 @@ def test_a_card_of_amd_is_a_device_with_its_own_memory(tree: Tree) -> None:
     assert (device.slot, device.number, device.name) == ("0000:c3:00.0", 0, "Radeon PRO W7900 (card1)")
     assert device.display and not device.integrated and not device.tenants_missing
     assert device.total.source == "sysfs card1 vram" and len(device.free.source) < 30
+    lay(tree.root, "proc/sys/kernel/osrelease", "6.8.0-45-generic\n")
+    assert only(cards(str(tree.root))).driver == "6.8.0-45-generic"
+    lay(tree.root, "sys/module/amdgpu/version", "6.10.5\n")
+    assert only(cards(str(tree.root))).driver == "6.10.5"
 
 
 def test_every_card_counts_and_not_only_the_first(tree: Tree) -> None:

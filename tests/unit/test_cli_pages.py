@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import pytest
 
 from scheduler.cli import pages, say
+from scheduler.cli.indented import indented
 
 AT = "2026-11-29T12:00:00.000000Z"
 
@@ -271,3 +273,19 @@ def test_a_line_is_as_wide_as_columns_says_and_80_where_nothing_says(monkeypatch
     monkeypatch.delenv("COLUMNS")
     monkeypatch.setattr(say.os, "get_terminal_size", lambda _fd: (_ for _ in ()).throw(OSError()))
     assert say.columns() == 80
+
+
+@pytest.mark.parametrize("value", [
+    {}, [], 1, "x" * 200, [[]], {"a": {}}, {"a": [{"b": [1, [2, "\u00e9"]]}, None, True]},
+    {"n": [0.1] * 300, "m": ["ab"] * 90}, ["y" * 50, "z"], {"k" * 90: [1, 2]},
+], ids=lambda each: str(each)[:20])  # fmt: skip
+def test_json_for_people_is_the_same_value(value: object) -> None:
+    assert json.loads(indented(value, 80)) == value
+
+
+def test_numbers_and_short_texts_of_a_list_share_lines_as_wide_as_there_is_room() -> None:
+    text = indented({"scores": [{"few": [1, 2.5, "a", None], "many": [0.125] * 230}], "long": ["w" * 30, "w"]}, 80)
+    lines = text.split("\n")
+    assert '      "few": [1, 2.5, "a", null],' in lines
+    assert max(map(len, lines)) <= 80 and len(lines) < 40, text
+    assert lines[-5:] == ['  "long": [', f'    "{"w" * 30}",', '    "w"', "  ]", "}"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,9 +14,17 @@ from scheduler import client as clients
 from scheduler.absence import Absence
 from scheduler.client import Client, at_pointer, ending, failure
 from scheduler.config import Paths
-from scheduler.errors import InvalidInput, NoSuchJob, SchedqError, Temporary, UsageError, WaitTimedOut
+from scheduler.errors import (
+    AcceleratorAbsent,
+    InvalidInput,
+    NoSuchJob,
+    SchedqError,
+    Temporary,
+    UsageError,
+    WaitTimedOut,
+)
 from scheduler.host.doorbell import Doorbell
-from scheduler.store import intake
+from scheduler.store import intake, peek
 
 
 @pytest.fixture
@@ -158,6 +167,10 @@ def test_a_failure_whose_log_is_empty_does_not_send_anybody_to_it(paths: Paths) 
     job = {"id": 7, "slug": "x", "state": "failed", "attempt": 1, "outcome": {"kind": "crashed", "text": "SIGKILL"}}
     error = failure(job, paths)
     assert "wrote nothing" in str(error) and "schedq show 7" in str(error)
+    job["outcome"] = {"kind": "refused", "text": "no residues"}
+    assert str(failure(job, paths)) == "job 7 (x) failed: refused: no residues", "a refusal says all that there is"
+    job["outcome"] = {"kind": "refused", "text": ""}
+    assert "schedq show 7" in str(failure(job, paths))
 
 
 @pytest.mark.parametrize(
@@ -236,3 +249,20 @@ def test_a_file_whose_name_is_no_text_is_an_input_all_the_same(queue: Client, ec
     source.write_bytes(b"{}")
     job = queue.submit(echo, str(source))
     assert queue.status(job)["name"] == "caf\ufffd"
+
+
+def test_the_input_is_checked_before_what_can_never_run_is_refused(
+    queue: Client, echo: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manifest = tmp_path / "manifests" / echo / "provider.toml"
+    needs = 'policy = "required"\nvram_budget_gb = 4'
+    manifest.write_text(manifest.read_text().replace('policy = "none"', needs))
+    monkeypatch.setattr(peek, "facts", lambda _paths: {"pools": [], "accelerators": 0})
+    (tmp_path / "bad.json").write_text('{"say": ')
+    for wrong, kind in [(str(tmp_path / "bad.json"), InvalidInput), (str(tmp_path / "away.json"), UsageError)]:
+        with pytest.raises(kind, match=os.path.basename(wrong)):
+            queue.submit(echo, wrong)
+    with pytest.raises(UsageError, match="loud"):
+        queue.submit(echo, {}, params={"loud": True})
+    with pytest.raises(AcceleratorAbsent, match="no_device"):
+        queue.submit(echo, {})

@@ -56,6 +56,20 @@ def test_a_strange_reply_is_an_outcome_with_words(tmp_path: Path, reply: str, ki
     outcome.text.encode()
 
 
+@pytest.mark.parametrize("reason", ["busy", "leaving"])
+def test_a_worker_that_takes_no_request_costs_the_job_no_try(tmp_path: Path, reason: str) -> None:
+    got = collected(tmp_path, json.dumps({"ok": False, "reason": reason, "error": f"the worker is {reason}"}))
+    assert (got.outcome.kind, got.outcome.unsent, got.untaken) == ("interrupted", True, True)
+
+
+@pytest.mark.parametrize(("name", "pattern"), [(".x.cif", "*.cif"), (".fold/model.cif", "**/*.cif")])
+def test_an_output_whose_name_begins_with_a_dot_is_one(tmp_path: Path, name: str, pattern: str) -> None:
+    made = tmp_path / "jobs" / "7" / "1" / "out" / name
+    made.parent.mkdir(exist_ok=True)
+    made.write_text("data_x")
+    assert collected(tmp_path, '{"ok":true,"result":{}}', outputs=[pattern]).outcome.kind == "ok"
+
+
 def test_a_worker_cannot_ask_to_be_tried_at_once_or_never(tmp_path: Path) -> None:
     asked = [collected(tmp_path, json.dumps({"ok": False, "reason": "later", "retry_after_s": s})) for s in (-5, 1e12)]
     assert [got.outcome.retry_after_s for got in asked] == [1.0, 43_200.0]

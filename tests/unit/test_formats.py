@@ -55,6 +55,17 @@ def test_a_byte_that_is_not_utf_8_is_named_by_its_offset() -> None:
     assert parsed("yaml", b"\xef\xbb\xbfa: 1", "x") == {"a": 1}
 
 
+def test_a_structure_may_have_any_bytes_beside_its_atoms() -> None:
+    atom = b"ATOM      1  N   MET A   1\n"
+    parsed("pdb", b"REMARK   1 G\xf6del\n" + atom, "x")
+    parsed("pdb", b"\xef\xbb\xbfHEADER\n" + atom, "x")
+    parsed("cif", b"\xef\xbb\xbfdata_1ABC\n_citation.title 'G\xf6del'\n", "x")
+    assert "its first atom would not be seen; save it without" in refusal("pdb", b"\xef\xbb\xbf" + atom)
+    assert "no ATOM or HETATM line" in refusal("pdb", b"\xff\xfe")
+    for kind in ("json", "yaml", "fasta"):
+        assert "is not UTF-8" in refusal(kind, b">a\n\xf6")
+
+
 def test_yaml_text_stays_text() -> None:
     text = "chain: NO\non: yes\nday: 2001-12-14\ntime: 1:30\nNO: x\n1: y\n"
     text += "float: 1_0.5\noctal: 0o14\nhex: 0x1F\nn: ~\nb: true"

@@ -14,7 +14,7 @@ from queues import asked, child, ended, row, submitted, writing
 from scheduler.config import Paths
 from scheduler.errors import NoSuchJob, Refused, Temporary
 from scheduler.model.states import JOB, JOB_ENDED
-from scheduler.store import content, intake, peek
+from scheduler.store import content, destinations, intake, peek
 from scheduler.store.turnstile import Turnstile
 
 
@@ -116,6 +116,43 @@ def test_a_destination_belongs_to_one_job(paths: Paths, tmp_path: Path) -> None:
         intake.submit(paths, [row(out=out + "2"), row(out=out + "2")])
     intake.cancel(paths, [1])
     assert submitted(paths, out=out) == [2]
+
+
+def test_a_destination_that_a_succeeded_job_had_and_that_is_gone_is_taken_over_as_is_said(
+    paths: Paths, tmp_path: Path
+) -> None:
+    out = str(tmp_path / "out")
+    submitted(paths, out=out)
+    with writing(paths) as connection:
+        connection.execute("UPDATE jobs SET state = 'succeeded'")
+    with pytest.raises(Refused, match=r"job 1 \(succeeded\) has .*nothing is there; --overwrite takes it over"):
+        submitted(paths, out=out)
+    assert submitted(paths, out=out, overwrite=1) == [2]
+
+
+@pytest.mark.parametrize(("first", "then"), [("d", "d/b"), ("d/b", "d"), ("d", "d/b/c/e"), ("d/b/c/e", "d")])
+def test_a_destination_in_that_of_a_job_that_has_not_ended_or_around_it_is_refused(
+    paths: Paths, tmp_path: Path, first: str, then: str
+) -> None:
+    submitted(paths, out=str(tmp_path / first))
+    for call in ([then], ["other", then]):
+        with pytest.raises(Refused, match=r"where job 1 \(queued\) puts its outputs"):
+            intake.submit(paths, [row(out=str(tmp_path / out)) for out in call])
+    with pytest.raises(Refused, match="another job of this call"):
+        intake.submit(paths, [row(out=str(tmp_path / f"new/{out}")) for out in (first, then)])
+    beside = [f"{first}0", f"{first}-", f"e/{then}", "c/x", "c/y"]
+    assert intake.submit(paths, [row(out=str(tmp_path / out)) for out in beside]) == [2, 3, 4, 5, 6]
+    with writing(paths) as connection:
+        connection.execute("UPDATE jobs SET state = 'succeeded', ended_at = submitted_at, outcome = 'ok'")
+    assert submitted(paths, out=str(tmp_path / then)) == [7]
+
+
+def test_what_lies_in_and_around_a_destination_is_looked_up_by_the_index(paths: Paths) -> None:
+    submitted(paths)
+    with writing(paths) as connection:
+        for asked, values in ((destinations.BELOW, ("/a/", "/a0")), (destinations.OWNER, ("/a",))):
+            [(*_, plan)] = connection.execute(f"EXPLAIN QUERY PLAN {asked}", values).fetchall()
+            assert plan.startswith("SEARCH jobs USING INDEX jobs_out (out"), plan
 
 
 def test_a_destination_that_exists_is_refused_unless_it_may_be_overwritten(paths: Paths, tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -262,6 +263,38 @@ def test_the_note_of_a_measured_budget_is_not_that_of_what_stands_beside_it(made
     assert found["cpu.threads"] == f"{made.config} [providers.fold]"
 
 
+def test_each_value_and_its_note_are_from_the_file_that_has_them(
+    made: Manifests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    system = tmp_path / "etc.toml"
+    monkeypatch.setattr("scheduler.config.SYSTEM_FILE", str(system))
+    made.add(more="[variants.small]\n")
+    system.write_text(
+        '[providers.fold]\nvram_budget_gb = 20.0\ndate = "2026-01-01"\n[providers.fold.env]\nA = "1"\nB = "1"\n'
+        '[providers.fold.variants.small]\nthreads = 2\n'
+    )  # fmt: skip
+    made.site('[providers.fold]\nram_budget_gb = 5.0\nenv = { B = "2" }\n[providers."fold:small"]\nmax_workers = 1\n')
+    found = manifest.origins("fold:small")
+    assert found["gpu.vram_budget_gb"] == f"{system} [providers.fold] (2026-01-01)"
+    assert found["host.ram_budget_gb"] == f"{made.config} [providers.fold]"
+    assert found["worker.env.A"] == f"{system} [providers.fold]"
+    assert found["worker.env.B"] == f"{made.config} [providers.fold]"
+    assert found["cpu.threads"] == f"{system} [providers.fold:small]"
+    assert found["worker.max_workers"] == f"{made.config} [providers.fold:small]"
+    made.site('[providers.fold]\nram_budget_gb = "much"\n')
+    assert str(made.config) in fault(made) and str(system) not in fault(made)
+
+
+def test_the_two_ways_to_write_a_variants_values_are_laid_over_each_other(made: Manifests) -> None:
+    made.add(more="[variants.small]\n")
+    made.site(
+        '[providers.fold.variants.small]\nthreads = 3\nenv = { A = "1", B = "1" }\n'
+        '[providers."fold:small".env]\nA = "2"\n'
+    )
+    found = spec(made, variant="small")
+    assert (found["env"], found["threads"]) == ({"A": "2", "B": "1"}, 3)
+
+
 DECIDES = {
     "script": lambda made: made.add() / "worker.py",
     "code beside it": lambda made: made.add() / "weights.py",
@@ -376,6 +409,22 @@ def test_check_lists_findings_of_a_slug_or_a_folder(made: Manifests, tmp_path: P
         manifest.check("folt")
 
 
+def test_a_name_is_a_provider_of_the_search_path_and_a_folder_has_a_slash(
+    made: Manifests, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made.add(more="[variants.small]\n")
+    for name in ("fold", "mine"):
+        shutil.copytree(made.root / "fold", tmp_path / "here" / name)
+        text = (made.root / "fold" / "provider.toml").read_text().replace('slug = "fold"', f'slug = "{name}"')
+        (tmp_path / "here" / name / "provider.toml").write_text(text)
+    monkeypatch.chdir(tmp_path / "here")
+    assert manifest.read("fold")["folder"] == str(made.root / "fold")
+    assert manifest.read("./fold")["folder"] == str(tmp_path / "here" / "fold")
+    assert manifest.describe("./fold:small")["variant"] == "small"
+    with pytest.raises(UnknownProvider, match=r"the folder that you are in has one: \./mine"):
+        manifest.read("mine")
+
+
 def test_a_default_that_its_own_schema_refuses_is_found(made: Manifests) -> None:
     made.add(params={"properties": {"n": {"type": "integer", "default": "x"}}})
     assert "the defaults: /n: must be a whole number" in manifest.check("fold")[0]["text"]
@@ -428,7 +477,7 @@ def test_a_requirement_that_is_no_package_by_name_is_refused(made: Manifests, li
 @pytest.mark.parametrize(
     "line",
     [
-        "a", "a==1.0", "a[x,y]>=1,<2", "a.b-c_d ~= 1.4", 'a==1; python_version < "3.12"', "a (>=1)", "--no-deps",
+        "a", "a==1.0", "a[x,y]>=1,<2", "a.b-c_d ~= 1.4", 'a==1; python_version < "3.12"', "a (>=1)",
         "a @ https://x/a-1-py3-none-any.whl", "a[x] @ git+https://x/a@v1", "a==1 --hash=sha256:" + "0" * 64, "# why",
         "a === 1.0", "a!=1.5",
     ],
@@ -436,6 +485,43 @@ def test_a_requirement_that_is_no_package_by_name_is_refused(made: Manifests, li
 def test_a_requirement_that_names_a_package_is_taken(made: Manifests, line: str) -> None:
     made.add(more=f"[env]\nrequirements = [{json.dumps(line)}]\n")
     assert spec(made)["environment"]["requirements"] == [line]
+
+
+@pytest.mark.parametrize(
+    ("line", "loose"),
+    [
+        ("a==1.0", False), ("a == 1.0", False), ("a (==1.0)", False), ("a===1.0", False), ("# a", False),
+        ("a @ https://x/a-1-py3-none-any.whl", False), ('a==1; python_version < "3.12"', False),
+        ("a==1 --hash=sha256:" + "0" * 64, False), ("a", True), ("a>=1", True), ("a==1.*", True), ("a!=1.5", True),
+        ('a; python_version == "3.12"', True),
+    ],
+)  # fmt: skip
+def test_a_requirement_that_pins_no_version_is_warned_of(made: Manifests, line: str, loose: bool) -> None:
+    made.add(more=f"[env]\nrequirements = {json.dumps([line])}\n")
+    assert any("pins no version" in each for each in spec(made)["warnings"]) is loose
+
+
+def test_a_file_whose_path_begins_with_a_variable_is_no_path_of_the_manifests_folder(made: Manifests) -> None:
+    made.add(more='[[files]]\npath = "$WEIGHTS/a.bin"\n[[files]]\npath = "b.bin"\n')
+    paths = [each["path"] for each in spec(made)["files"]]
+    assert paths[0] == "$WEIGHTS/a.bin" and paths[1].startswith("/") and paths[1].endswith("/b.bin")
+
+
+def test_what_stands_below_no_deps_is_taken_in_its_place(made: Manifests) -> None:
+    made.add(more='[env]\nrequirements = ["a==1", "--no-deps", "b==2"]\n')
+    assert spec(made)["environment"]["requirements"] == ["a==1", "--no-deps", "b==2"]
+
+
+@pytest.mark.parametrize(
+    ("lines", "word"),
+    [
+        (["a==1", "--no-deps"], "is the last line; put it above what is to be installed without"),
+        (["--no-deps", "a==1", "--no-deps"], "is there twice; keep the first"),
+    ],
+)
+def test_a_no_deps_that_says_nothing_is_refused(made: Manifests, lines: list[str], word: str) -> None:
+    made.add(more=f"[env]\nrequirements = {json.dumps(lines)}\n")
+    assert word in fault(made)
 
 
 @pytest.mark.parametrize(

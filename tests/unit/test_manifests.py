@@ -8,7 +8,7 @@ import shutil
 from pathlib import Path
 
 import pytest
-from providers import LEGACY, MANIFESTS, SLUGS, declared, spec_of
+from providers import LEGACY, MANIFESTS, NEED_A_DEVICE, SLUGS, declared, spec_of
 
 from scheduler.declared import declaration
 from scheduler.host import attempt, environments
@@ -48,12 +48,12 @@ def test_the_readme_has_the_placeholders_that_are_filled() -> None:
     place = attempt.Desk("f", "f/in/x.pdb", "f/out", "work", "log", "reply")
     spec = {"command": [f"{{{name}}}" for name in sorted(written)], "wrap": []}
     assert written == set(declaration.PLACEHOLDERS)
-    assert not [word for word in attempt.argv(spec, "python", place, "params", "job") if "{" in word]
+    assert not [word for word in attempt.argv(spec, "python", place, "job", "params", "request") if "{" in word]
 
 
 def test_the_readme_has_a_line_for_each_shipped_provider() -> None:
     shipped = sorted(path.parent.name for path in MANIFESTS.glob("*/provider.toml"))
-    assert shipped == sorted(SLUGS)
+    assert shipped == sorted((*SLUGS, *NEED_A_DEVICE))
     for slug in shipped:
         assert re.search(rf"^\| `{slug}` \| .* \| {declared(slug)['mode']} \|", README, re.MULTILINE)
         assert f"**{slug}**" in README
@@ -67,7 +67,8 @@ def test_a_shipped_manifest_is_read_without_a_warning(slug: str, tmp_path: Path)
     assert spec["ram_gib"] > 0
     assert spec["validation"]
     assert Path(spec["example"]).is_file()
-    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in spec["environment"]["requirements"])
+    pinned = [line for line in spec["environment"]["requirements"] if line != "--no-deps"]
+    assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in pinned)
 
 
 def test_an_older_trees_manifest_is_read_and_its_strange_keys_are_named(

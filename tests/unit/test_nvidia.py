@@ -16,7 +16,7 @@ from typing import Any
 
 import nvml as driver
 import pytest
-from nvml import Card, Stub
+from nvml import DRIVER, Card, Stub
 
 from scheduler.host.machine import apart, nvidia, nvml
 from scheduler.host.machine.nvidia import Nvidia
@@ -77,6 +77,13 @@ def test_a_card_is_told_whole(stub: Stub, reader: Callable[..., Nvidia]) -> None
     assert device.total.source == "NVML GPU-00000003 memory"
     assert device.tenants == (Tenant(41, 10.0), Tenant(42, 1.5, computes=False)) and device.tenants_missing == ""
     assert (device.display, device.integrated, device.partial) == (True, False, False)
+    assert device.driver == DRIVER
+
+
+def test_a_driver_that_does_not_tell_its_version_is_no_failure(stub: Stub, reader: Callable[..., Nvidia]) -> None:
+    stub.cards([Card()]).fail("nvmlSystemGetDriverVersion", 999).write()
+    device = only(reader)
+    assert device.driver == "" and device.total.value
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 8])
@@ -473,7 +480,7 @@ def test_a_lost_device_renews_the_connection_and_not_at_every_read() -> None:
     binding = SimpleNamespace(
         **{**codes, "NVML_ERROR_GPU_IS_LOST": driver.LOST, "NVML_ERROR_NOT_SUPPORTED": 3},
         NVML_ERROR_ARGUMENT_VERSION_MISMATCH=25,
-        NVMLError=Broken, nvmlInit=note("init"), nvmlShutdown=note("end"),
+        NVMLError=Broken, nvmlInit=note("init"), nvmlShutdown=note("end"), nvmlSystemGetDriverVersion=lambda: "580",
         nvmlDeviceGetCount=lambda: 1, nvmlDeviceGetHandleByIndex=lose,
     )  # fmt: skip
     now_s = [0.0]
@@ -500,7 +507,7 @@ case "$1" in
 esac
 exit 99
 """
-CARD = "0, GPU-00000001-aa, NVIDIA L4, 00000000:01:00.0, 23034, 20000, 2570, Disabled, [N/A]\n"
+CARD = "0, GPU-00000001-aa, NVIDIA L4, 00000000:01:00.0, 23034, 20000, 2570, Disabled, [N/A], 580.82.07\n"
 
 
 @pytest.fixture
@@ -529,6 +536,7 @@ def test_nvidia_smi_is_asked_where_the_binding_is_missing(smi: Callable[..., Nvi
     (device,), missing = smi(CARD, "GPU-00000001-aa, 77, 1024\nGPU-00000001-aa, 78, [N/A]\n").read()
     assert missing == "" and device.id == device.seen_as == "GPU-00000001-aa"
     assert (device.name, device.slot, device.number) == ("NVIDIA L4", "0000:01:00.0", 0)
+    assert device.driver == "580.82.07"
     assert device.total.value == 22570 / 1024 and device.total.source.startswith("nvidia-smi ")
     assert (device.free.value, device.used.value) == (20000 / 1024, 2570 / 1024)
     assert device.tenants == (Tenant(77, 1.0), Tenant(78, None)) and device.tenants_missing == ""
@@ -536,7 +544,7 @@ def test_nvidia_smi_is_asked_where_the_binding_is_missing(smi: Callable[..., Nvi
 
 def test_what_nvidia_smi_does_not_have_is_not_applicable_and_other_words_fail(smi: Callable[..., Nvidia]) -> None:
     (device,), _ = smi(
-        "0, GPU-1, NVIDIA GB10, 0000000F:01:00.0, [N/A], [Not Supported], [Unknown Error], [N/A], [N/A]\n"
+        "0, GPU-1, NVIDIA GB10, 0000000F:01:00.0, [N/A], [Not Supported], [Unknown Error], [N/A], [N/A], [N/A]\n"
     ).read()
     assert device.integrated and not device.total.failed and not device.free.failed
     assert device.total.value is device.free.value is None
@@ -557,7 +565,7 @@ def test_an_exit_status_of_nvidia_smi_is_no_empty_machine(smi: Callable[..., Nvi
 @pytest.mark.parametrize("printed", ["Field is not valid\n", "0, GPU-1\n", CARD + "trailing words\n"])
 def test_what_is_no_table_of_nvidia_smi_is_a_reason(smi: Callable[..., Nvidia], printed: str) -> None:
     devices, missing = smi(printed).read()
-    assert devices == () and "nvidia-smi printed what is no row of 9 values" in missing
+    assert devices == () and "nvidia-smi printed what is no row of 10 values" in missing
 
 
 def test_a_partitioned_card_needs_the_library(smi: Callable[..., Nvidia]) -> None:

@@ -159,6 +159,19 @@ def test_beside_them_and_below_home_and_here_and_among_the_results_is_room(home:
     taken(home, at / "queue" / "results" / "{id}")
 
 
+def test_nothing_is_put_into_what_a_job_has_where_no_destination_is_asked_for(home: Path) -> None:
+    results = home / "queue" / "results"
+    for out, told in (("7", "is that of job 7"), ("7/x", "lies in that of job 7")):
+        with pytest.raises(Refused, match=told):
+            outputs.refuse_taken([{"out": str(results / out), "input_name": "a"}], str(home / "queue"), may_exist=False)
+    outputs.refuse_taken([{"out": str(results / "7a"), "input_name": "a"}], str(home / "queue"), may_exist=False)
+
+
+def test_what_a_name_holds_is_not_filled_in_again(home: Path) -> None:
+    found = outputs.destination("{name}/{id}", "boltz", "a{id}{slug}b", "")
+    assert found == os.path.realpath("a_id_{slug}b/{id}")
+
+
 def test_a_destination_that_exists_or_cannot_be_made_is_refused(home: Path) -> None:
     (home.parent / "there").mkdir()
     (home.parent / "file").touch()

@@ -73,6 +73,20 @@ def test_patterns_are_expanded_and_everything_that_is_missing_is_named(tmp_path:
         "'nul\\x00' is not there; correct the path",
         "'' is not there; correct the path",
     ]
+
+
+def test_of_a_folder_an_ending_is_named_that_lies_there_and_is_accepted(tmp_path: Path) -> None:
+    for name in ("a.pdb", "b.pdb", "c.json", ".d.json", "e.json.gz", "f.JSON", "g.json"):
+        (tmp_path / name).write_text("{}")
+    (tmp_path / "empty").mkdir()
+
+    def told(*accept: str) -> str:
+        return usage(lambda: request.expand([str(tmp_path)], list(accept))).removeprefix(f"{tmp_path} is a folder")
+
+    assert told(".pdb", ".cif") == f"; name its files, like {tmp_path}/*.pdb"
+    assert told(".pdb", ".json") == f"; name its files, like {tmp_path}/*.json"
+    assert told(".yaml", ".fasta") == ", and no file in it ends in .yaml, .fasta; name files that do"
+    assert usage(request.expand, [str(tmp_path / "empty")]).endswith("empty is a folder; name its files")
     assert "given twice" in usage(request.expand, ["-", "-"])
 
 
@@ -155,13 +169,28 @@ def test_a_good_input_is_described(spec: dict[str, Any]) -> None:
         (b'{"sequnces": 1}', 'lacks "sequences"; is "sequnces" meant to be it?'),
         (b'{"sequences": []}', "at /sequences: must have at least 1 item, and has 0: []"),
         (b'{"sequences": [{"id": "A"}, {"id": 5}]}', "at /sequences/1/id: must be text, not 5"),
-        (b'{"sequences": [{"id": "a"}]}', 'at /sequences/0/id: must match pattern ^[A-Z]+$, and is "a"'),
+        (b'{"sequences": [{"id": "a"}]}', 'at /sequences/0/id: must match pattern ^[A-Z]+$, and is "a": "a" at 1 is'),
         (b'{"sequences": [{"id": "A", "aaa": 1}]}', 'at /sequences/0: has no key "aaa"; did you mean "aa"?'),
         (b'{"sequences": [{"id": "A"}], "seed": 0.5}', "at /seed: must be a whole number, not 0.5"),
     ],
 )  # fmt: skip
 def test_a_refused_input_says_where_and_why(spec: dict[str, Any], data: bytes, says: str) -> None:
     assert says in refusal(spec, data)
+
+
+@pytest.mark.parametrize(
+    ("more", "says"),
+    [
+        ({}, 'has no key "Z"; keys match ^[A-C]$;'),
+        ({"properties": {"mean": {}}}, 'has no key "Z"; known: "mean"; others match ^[A-C]$;'),
+        ({"patternProperties": {"^[A-C]$": {}, "^x-": {}}}, 'has no key "Z"; keys match ^[A-C]$ or ^x-;'),
+        ({"patternProperties": {}}, 'has no key "Z"; none is known;'),
+    ],
+)
+def test_keys_that_are_known_by_a_pattern_are_told_by_it(made: Manifests, more: dict[str, Any], says: str) -> None:
+    bias = {"patternProperties": {"^[A-C]$": {}}, "additionalProperties": False, **more}
+    made.add(schema={"properties": {"bias": bias}})
+    assert says in refusal(catalog.load(Paths()).spec("fold"), b'{"bias": {"Z": 1}}')
 
 
 def test_what_was_filled_in_by_default_is_not_said_to_be_in_the_file(made: Manifests) -> None:
@@ -190,6 +219,24 @@ def test_what_was_filled_in_by_default_is_not_said_to_be_in_the_file(made: Manif
 def test_too_few_and_too_many_are_counted_in_english(made: Manifests, rule: Any, value: Any, says: str) -> None:
     made.add(schema={"properties": {"x": rule}})
     assert says in refusal(catalog.load(Paths()).spec("fold"), json.dumps({"x": value}).encode())
+
+
+def test_the_first_character_that_a_pattern_does_not_take_is_named(made: Manifests) -> None:
+    made.add(schema={"properties": {"x": {"pattern": "^[ACGU]*$"}, "y": {"pattern": "^[A-Z][.]$"}}})
+    spec = catalog.load(Paths()).spec("fold")
+    assert '): "T" at 401 is none of these;' in refusal(spec, json.dumps({"x": "A" * 400 + "T"}).encode())
+    assert 'must match pattern ^[A-Z][.]$, and is "a.";' in refusal(spec, b'{"y": "a."}')
+
+
+def test_a_parameter_may_be_kept_out_of_the_input(made: Manifests) -> None:
+    flag = {"type": "boolean"}
+    made.add(
+        schema={"properties": {"send": {**flag, "readOnly": True}, "odd": True, "own": {"readOnly": True}}},
+        params={"properties": {"send": {**flag, "default": False}, "odd": {}}},
+    )
+    spec = catalog.load(Paths()).spec("fold")
+    assert "at the top: holds send, which counts only as --param send=VALUE" in refusal(spec, b'{"send": true}')
+    assert checked(spec, b'{"odd": 1, "own": 1}', params=request.parameters(spec, ["send=true"]))["params"]["send"]
 
 
 def test_keys_with_strange_characters_are_pointed_at_exactly(made: Manifests) -> None:
@@ -236,6 +283,14 @@ def test_schemas_of_every_make_are_compiled(made: Manifests) -> None:
     ):  # fmt: skip
         told = refusal(spec, data)
         assert f"at {at}:" in told or "cannot be checked" in told
+
+
+def test_a_value_that_is_fixed_by_the_schema_is_that_or_refused(made: Manifests) -> None:
+    made.add(schema={"properties": {"version": {"const": 1}, "kinds": {"items": {"const": "protein"}}}})
+    spec = catalog.load(Paths()).spec("fold")
+    checked(spec, b'{"version": 1, "kinds": ["protein"]}')
+    assert "at /version: must be 1, not 2" in refusal(spec, b'{"version": 2}')
+    assert 'at /kinds/1: must be "protein", not "dna"' in refusal(spec, b'{"kinds": ["protein", "dna"]}')
 
 
 def test_an_input_of_another_kind_is_told_what_is_taken(spec: dict[str, Any]) -> None:
@@ -336,13 +391,14 @@ def test_parameters_are_typed_by_their_schema(spec: dict[str, Any]) -> None:
         ("temperature=0", "--param temperature=0: must be bigger than 0"),
         ("fast=1", "must be true or false"),
         ("mode=sample", "allowed: greedy, beam"),
+        ('mode="greedy"', "allowed: greedy, beam; the quotation marks are part of it: leave them out"),
         ("chains=A,B", "must be a JSON list, like [1, 2]"),
         ("chains=[1]", "at /0: must be text, not 1"),
         ("sed=1", "fold has no such parameter; did you mean seed?; it has chains, fast"),
         ("seed", 'seed" has no value; write it as NAME=VALUE'),
         ("note=\udcff", "must be text"),
     ],
-    ids=range(13),
+    ids=range(14),
 )
 def test_a_wrong_parameter_names_itself_its_value_and_what_is_allowed(
     spec: dict[str, Any], word: str, says: str

@@ -155,7 +155,7 @@ def test_where_no_folder_can_be_made_the_lines_are_told(tmp_path: Path) -> None:
 def test_who_writes_at_the_same_moment_is_waited_for_and_neither_table_is_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    path, read, go_on, text_of = tmp_path / "config.toml", threading.Event(), threading.Event(), sitefile._text
+    path, read, go_on, text_of = tmp_path / "config.toml", threading.Event(), threading.Event(), sitefile.text_of
     path.write_text("# mine\n")
 
     def slow(path: str) -> str:
@@ -165,7 +165,7 @@ def test_who_writes_at_the_same_moment_is_waited_for_and_neither_table_is_lost(
             assert go_on.wait(10.0)
         return text
 
-    monkeypatch.setattr(sitefile, "_text", slow)
+    monkeypatch.setattr(sitefile, "text_of", slow)
     first = threading.Thread(target=sitefile.put, args=(str(path), "boltz", VALUES), name="slow")
     second = threading.Thread(target=sitefile.put, args=(str(path), "esm", VALUES))
     first.start()
@@ -220,3 +220,40 @@ def test_whatever_the_file_says_only_those_keys_change(lines: list[str]) -> None
     for key, value in before.items():
         if key != "providers":
             assert said[key] == value
+
+
+def removed(tmp_path: Path, text: str) -> str:
+    path = tmp_path / "config.toml"
+    path.write_text(text)
+    assert sitefile.remove(str(path), "boltz", "python")
+    return path.read_text()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('a = 1\n\n[providers.boltz]\npython = "/x"\n', "a = 1\n\n"),
+        ('[providers.boltz]\npython = "/x"  # mine\nthreads = 2\n[reserves]\nhost = 1\n',
+         "[providers.boltz]\nthreads = 2\n[reserves]\nhost = 1\n"),
+        ('[providers.boltz]\n# said here\npython = "/x"\n[reserves]\n', "[providers.boltz]\n# said here\n[reserves]\n"),
+        ('[providers.boltz.worker]\npython = "/x"\nstop_grace_s = 1\n', "[providers.boltz.worker]\nstop_grace_s = 1\n"),
+    ],
+)  # fmt: skip
+def test_a_key_is_taken_out_and_everything_else_stays(tmp_path: Path, before: str, after: str) -> None:
+    assert removed(tmp_path, before) == after
+
+
+def test_a_key_that_is_not_there_is_not_taken_out_and_one_of_another_form_is_left_to_its_writer(tmp_path: Path) -> None:
+    path = tmp_path / "config.toml"
+    assert not sitefile.remove(str(path), "boltz", "python")
+    path.write_text("[providers.boltz]\nthreads = 2\n")
+    assert not sitefile.remove(str(path), "boltz", "python")
+    path.write_text('providers.boltz.python = "/x"\n')
+    with pytest.raises(UsageError, match="take it out by hand"):
+        sitefile.remove(str(path), "boltz", "python")
+    assert path.read_text() == 'providers.boltz.python = "/x"\n'
+
+
+def test_an_interpreter_that_stands_in_a_table_of_its_own_is_replaced_there(tmp_path: Path) -> None:
+    after = put(tmp_path, '[providers.boltz.worker]\npython = "/x"\n', python="/y")
+    assert after == '[providers.boltz.worker]\npython = "/y"\n'

@@ -193,7 +193,7 @@ class _Amd:
         device = Device(
             id=unique or card.slot, vendor=AMD, name=_named(card), total=Reading(None, ""), free=Reading(None, ""),
             used=Reading(None, ""), display=card.display, slot=card.slot, number=node.index,
-            seen_as=unique or str(node.index),
+            seen_as=unique or str(node.index), driver=self._driver(),
         )  # fmt: skip
         if len(here) > 1:
             return _unread(device, (
@@ -201,6 +201,14 @@ class _Amd:
                 f'(compute partition SPX), or take it out with leave_alone = ["{card.slot}"]'
             )), ""  # fmt: skip
         return self._measured(card, node, device), ""
+
+    def _driver(self) -> str:
+        """The version of amdgpu: its own where it was installed by itself, else the kernel's that it is part of."""
+        try:
+            own = text(os.path.join(self.root, "sys/module/amdgpu/version"))
+            return own or text(os.path.join(self.root, "proc/sys/kernel/osrelease"))
+        except OSError:
+            return ""
 
     def _measured(self, card: Card, node: Node, device: Device) -> Device:
         """The memory of one card. An integrated device's is what was set apart for it and what it may map (GTT)."""

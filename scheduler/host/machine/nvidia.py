@@ -97,6 +97,7 @@ def _device(row: dict[str, Any], source: str) -> Device:
         slot=str(row["slot"]),
         number=None if row["number"] is None else int(row["number"]),
         seen_as=name,
+        driver=str(row["driver"]),
     )
 
 

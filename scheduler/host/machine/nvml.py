@@ -49,6 +49,7 @@ class Library:
     def __init__(self, binding: Any, now: Callable[[], float] = monotonic_s) -> None:
         self.p, self._now = binding, now
         self._open, self._opened_s, self._renew = False, 0.0, False
+        self._driver = ""
 
     def rows(self) -> Row:
         """Every device as `{"source", "missing", "notes", "devices"}`. `Absent` if the library cannot be loaded."""
@@ -75,6 +76,8 @@ class Library:
                 raise Absent(f"{LIBRARY} cannot be loaded") from None
             return self._words("the NVIDIA driver", "a connection", error)
         self._open = True
+        version, _ = self._try("version", "the NVIDIA driver", self.p.nvmlSystemGetDriverVersion)
+        self._driver = str(version or "")
         return ""
 
     def _try(self, what: str, label: str, call: Callable[..., Any], *args: Any) -> tuple[Any, str]:
@@ -110,6 +113,7 @@ class Library:
         seen = {
             "id": uuid or "", "number": index, "slot": slot(pci.busId) if pci else "", "name": name or "",
             "display": bool(display or no_display), "integrated": bool(INTEGRATED.search(name or "")),
+            "driver": self._driver,
         }  # fmt: skip
         if mode and mode[0]:
             return self._instances(handle, label, seen, notes)
@@ -243,6 +247,7 @@ def unread(why: str, **seen: Any) -> Row:
     """The row of a device that could not be read, as far as it could be seen."""
     row: Row = {
         "id": "", "number": None, "slot": "", "name": "", "display": False, "integrated": False, "partial": False,
+        "driver": "",
         "total": (None, why), "free": (None, why), "used": (None, why), "tenants": [], "tenants_missing": why,
     }  # fmt: skip
     return {**row, **seen}

@@ -23,7 +23,7 @@ MIB = 1 << 20
 FOLDERS = ("/usr/bin", "/usr/local/nvidia/bin", "/usr/lib/wsl/lib", "/run/current-system/sw/bin")
 CARDS = (
     "index", "uuid", "name", "pci.bus_id", "memory.total", "memory.free", "memory.used", "display_active",
-    "mig.mode.current",
+    "mig.mode.current", "driver_version",
 )  # fmt: skip
 PROCESSES = ("gpu_uuid", "pid", "used_memory")
 NOT_APPLICABLE = ("[n/a]", "n/a", "[not supported]", "not supported")
@@ -107,12 +107,13 @@ def _rows(absent: str, within_s: float) -> Row:
 
 
 def _row(card: list[str], tenants: dict[str, list[list[Any]]], missing: str) -> Row:
-    index, uuid, name, bus_id, total, free, used, display, mig = card
+    index, uuid, name, bus_id, total, free, used, display, mig, driver = card
     known = uuid.startswith("GPU-")
     label = short(uuid) if known else f"NVIDIA device {index}"
     seen = {
         "id": uuid if known else "", "number": int(index) if index.isdigit() else None, "slot": slot(bus_id),
         "name": name, "display": display != "Disabled", "integrated": bool(INTEGRATED.search(name)),
+        "driver": "" if driver.lower() in NOT_APPLICABLE else driver,
     }  # fmt: skip
     if not known:
         return unread(f"{label}: nvidia-smi says {uuid!r} for its UUID", **seen)

@@ -45,7 +45,7 @@ class Errand:
         self._line, self._file, self._size, self._ends = b"", -1, 0, (b"", b"")
         self._utf8 = getincrementaldecoder("utf-8")()
         self._progress: dict[str, Any] = {}
-        self._told, self.cut = False, ""
+        self._told, self._skips, self.cut = False, False, ""
         self.taken, self.why = not order.get("says_taken"), ""
 
     def connect(self, path: str) -> None:
@@ -111,6 +111,9 @@ class Errand:
         while data and not self.over:
             head, end, data = data.partition(b"\n")
             self._line += head
+            if self._skips or (self._file < 0 and len(self._line) > CHUNK and _is_event(self._line)):
+                self._line, self._skips = b"", not end
+                continue
             if self._file >= 0 or len(self._line) > CHUNK:
                 self._spill(self._line, bool(end))
                 self._line = b""
@@ -251,3 +254,8 @@ class Errand:
         except OSError:
             pass
         self._ended(self, how)
+
+
+def _is_event(line: bytes) -> bool:
+    """Whether a line that is too long to be read begins as an event does: it is no reply, and nothing of it counts."""
+    return line.lstrip()[:1] == b"{" and line.lstrip()[1:64].lstrip().startswith(b'"event"')

@@ -19,4 +19,8 @@ if __name__ == "__main__":
         from scheduler.host.workers.command import CommandKeeper
 
         main(sys.argv, CommandKeeper)
+    if any(word.startswith("queue=try-") for word in sys.argv):
+        from scheduler.host.workers.tried import TriedKeeper
+
+        main(sys.argv, TriedKeeper)
     main(sys.argv)

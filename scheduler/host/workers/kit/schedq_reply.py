@@ -14,13 +14,27 @@ def encoded(reply):
             line = _shorter(reply, line)
     except (TypeError, ValueError, RecursionError) as error:
         answer = reply["result"] if set(reply) == {"ok", "result"} else reply
-        where, what = _fault(answer, "")
+        try:
+            where, what = _fault(answer, "")
+        except RecursionError:
+            where, what = "it", "nested too deep"
         text = "the reply cannot be written as JSON: {} is {}".format(where, what) if what else str(error)
         return encoded({"ok": False, "reason": "error", "error": text})
     if len(line) > LINE_LIMIT:
         text = "the reply has {} bytes and may have {}; write files to job.out_dir".format(len(line), LINE_LIMIT)
         return encoded({"ok": False, "reason": "error", "error": text})
     return line
+
+
+def amount(value):
+    """What a progress line can hold of it: a finite number, also out of numpy and torch; None for anything else."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError, OverflowError, RuntimeError):
+        return None
+    if number - number != 0.0:
+        return None
+    return value if type(value) is int else number
 
 
 def _shorter(reply, line):

@@ -30,7 +30,7 @@ import time
 import traceback
 
 from schedq_memory import cap_anew, cap_memory, devices_seen, out_of_memory
-from schedq_reply import LINE_LIMIT, encoded
+from schedq_reply import LINE_LIMIT, amount, encoded
 
 __all__ = ["Job", "Later", "NoAccelerator", "Refused", "serve"]
 
@@ -89,9 +89,13 @@ class Job:
         return None if self._ends_at is None else self._ends_at - time.monotonic()
 
     def progress(self, done=None, total=None, message=""):
-        """Say how far it is: a sign of life, shown by `status`. May be called as often as is convenient."""
+        """Say how far it is: a sign of life, shown by `status`. May be called as often as is convenient.
+
+        A `done` or `total` that is no finite number is left out.
+        """
         if self._send:
-            self._send({"event": "progress", "done": done, "total": total, "message": str(message)[:MESSAGE_MAX]})
+            event = {"event": "progress", "done": amount(done), "total": amount(total)}
+            self._send(dict(event, message=str(message)[:MESSAGE_MAX]))
 
 
 def _made(folder):
@@ -111,6 +115,7 @@ def serve(load, predict, versions=None, argv=None):
     parser.add_argument("--input", help="answer once, for this file")
     parser.add_argument("--output", help="the folder that the one answer goes to, as result.json")
     parser.add_argument("--params", help="a JSON file of parameters for the one answer")
+    parser.add_argument("--request", help="a JSON file that is asked for, instead of what --input holds")
     options, extra = parser.parse_known_args(argv)
     if bool(options.socket) == bool(options.input and options.output):
         parser.error("give --socket PATH, or --input FILE with --output DIR")
@@ -197,7 +202,7 @@ def _once(options, model, predict):
     if options.params:
         job.params = json.loads(pathlib.Path(options.params).read_text(encoding="utf-8"))
     try:
-        request = json.loads(job.input_path.read_text(encoding="utf-8"))
+        request = json.loads(pathlib.Path(options.request or job.input_path).read_text(encoding="utf-8"))
     except ValueError:
         request = None
     request = dict(request, **job.params) if isinstance(request, dict) else dict(job.params)
