@@ -27,8 +27,13 @@ held = bytearray(64 << 20)
 for at in range(0, len(held), 4096):
     held[at] = 1
 open(sys.argv[1] + ".there", "w").close()
-parent = int(sys.argv[2])
-while os.path.exists(f"/proc/{parent}") and open(f"/proc/{parent}/stat").read().rpartition(")")[2].split()[0] != "Z":
+def lives(pid):
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            return file.read().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+while lives(sys.argv[2]):
     time.sleep(0.01)
 until = time.monotonic() + float(sys.argv[3])
 while time.monotonic() < until:
