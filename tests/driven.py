@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -115,6 +116,7 @@ class Queue:
             "SCHEDQ_DISK_RESERVE_GIB": "0.01",
         }
         self.env.pop("PYTHONPATH", None)
+        self.begun: list[subprocess.Popen[str]] = []
 
     def provider(self, slug: str = "echo", *, ram: float = 0.1, idle: float = 600, more: str = "") -> Path:
         """Add a provider that echoes; its folder."""
@@ -146,10 +148,20 @@ class Queue:
 
     def start(self, *args: str, **env: str) -> subprocess.Popen[str]:
         """A command that goes on while the test does."""
-        return subprocess.Popen(
+        begun = subprocess.Popen(
             self.command(*args), env={**self.env, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
             stderr=subprocess.PIPE, text=True, cwd=self.folder,
         )  # fmt: skip
+        self.begun.append(begun)
+        return begun
+
+    def reap(self) -> None:
+        """End what a test that failed has left of its commands."""
+        for each in self.begun:
+            if each.poll() is None:
+                each.kill()
+            with contextlib.suppress(ValueError):
+                each.communicate()
 
     def status(self) -> dict:
         return self("status", "--json").json
@@ -185,11 +197,24 @@ def words_of(process: psutil.Process) -> list[str]:
         return []
 
 
-def eventually(condition: Callable[[], object], *, within_s: float = 20.0, what: str = "") -> object:
-    """Wait for a condition, with a deadline: the value that made it true."""
+def lives(process: psutil.Process) -> bool:
+    """Whether a process is there and computes; one that has ended but was not collected yet does not."""
+    try:
+        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return False
+
+
+def eventually(condition: Callable[[], object], *, within_s: float = 60.0, what: str = "") -> object:
+    """Wait for a condition, with a deadline: the value that made it true.
+
+    A look at a process that ends meanwhile counts for nothing: the next one sees that it has gone.
+    """
     deadline = time.monotonic() + within_s
     while True:
-        value = condition()
+        value = None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            value = condition()
         if value:
             return value
         if time.monotonic() > deadline:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from driven import Queue
 
@@ -17,4 +19,6 @@ def queue(tmp_path: Path) -> Iterator[Queue]:
     if made.home.exists():
         made("down", "--now")
     for process in made.processes():
-        process.kill()
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+    made.reap()

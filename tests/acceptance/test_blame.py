@@ -10,7 +10,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from driven import Queue, eventually
+from driven import Queue, eventually, words_of
 from mounts import mounted
 
 LEAVES = """
@@ -56,7 +56,7 @@ def test_no_job_pays_for_a_worker_that_ends_just_after_the_reply_before(queue: Q
 
 
 def keepers(queue: Queue) -> list[psutil.Process]:
-    return [process for process in queue.processes() if "--schedq-keeper" in process.cmdline()]
+    return [process for process in queue.processes() if "--schedq-keeper" in words_of(process)]
 
 
 @pytest.mark.parametrize("whom", ["keepers", "everybody"])

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 import pytest
-from driven import Queue, eventually, words_of
+from driven import Queue, eventually, lives, words_of
 
 SLOW = ["--", sys.executable, "-c", "import time; print('ready', flush=True); time.sleep(600)"]
 
@@ -53,7 +53,7 @@ def test_a_caller_that_is_killed_takes_its_command_and_its_lease_with_it(up: Que
     caller.communicate(timeout=30)
     job = ended(up, 1)
     assert job["state"] == "cancelled" and "its caller ended" in job["outcome"]["text"], job
-    assert not command.is_running() or command.status() == psutil.STATUS_ZOMBIE
+    assert not lives(command)
     eventually(lambda: returned(up), what="the lease back")
 
 

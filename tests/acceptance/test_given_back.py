@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from driven import Queue, eventually
+from driven import Queue, eventually, lives, words_of
 from nvml import Card, Stub
 
 from scheduler.host.machine.kfd import FIRST_PID_NAMESPACE
@@ -241,15 +241,8 @@ def test_an_orphan_that_is_found_at_start_up_keeps_its_charge_until_its_memory_i
     eventually(lambda: not queue.status()["unreturned"], what="it is back")
 
 
-def lives(process: psutil.Process) -> bool:
-    try:
-        return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return False
-
-
 def keeper_of(queue: Queue) -> int:
-    return next(p.pid for p in queue.processes() if "--schedq-keeper" in p.cmdline())
+    return next(p.pid for p in queue.processes() if "--schedq-keeper" in words_of(p))
 
 
 def stamp_s(text: str) -> float:

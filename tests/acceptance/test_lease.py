@@ -9,7 +9,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from driven import Queue, eventually
+from driven import Queue, eventually, lives
 
 HEAD = """
 import os, subprocess, sys, psutil
@@ -198,4 +198,4 @@ with lease() as held:
     process.wait(30)
     process.communicate(timeout=30)
     assert process.returncode == -15
-    eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, what="the child's end")
+    eventually(lambda: not lives(child), what="the child's end")

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from driven import Queue, eventually
+from driven import Queue, eventually, lives
 
 GROUPS = Path("/sys/fs/cgroup/memory")
 LIMIT_MIB, RESERVE_MIB = 1100, 256
@@ -198,7 +198,7 @@ def test_what_a_process_with_a_lease_started_is_guarded_with_it_and_ends_with_it
     child = psutil.Process(int(process.stdout.readline()))
     process.communicate(timeout=120)
     assert process.returncode == -signal.SIGTERM
-    eventually(lambda: not child.is_running() or child.status() == psutil.STATUS_ZOMBIE, what="the child's end")
+    eventually(lambda: not lives(child), what="the child's end")
 
 
 def test_with_the_guard_off_nobody_is_stopped(queue: Queue) -> None:
