@@ -273,6 +273,9 @@ def test_what_went_is_told_where_the_next_one_cannot_go(queue: Queue, tmp_path: 
     bare(queue.manifests, "bar", check="import os")
     assert queue("install", "foo", "bar").code == 0 and queue("up").code == 0
     first, second = sorted(Path(queue.env["SCHEDQ_ENVS"]).iterdir())
+    (first / "many").mkdir()
+    for number in range(20_000):  # removing these takes longer than the worker below needs to come up
+        (first / "many" / str(number)).touch()
     call = queue.start("uninstall", "foo", "bar")
     eventually(lambda: not (first / "schedq-environment.json").exists(), what="the first is being removed")
     with subprocess.Popen([second / "bin" / "python", "-c", "input()"], stdin=subprocess.PIPE) as worker:

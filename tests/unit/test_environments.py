@@ -408,7 +408,9 @@ def test_one_that_somebody_runs_in_is_not_emptied(envs: Path, monkeypatch: pytes
     built = environments.install(spec(), quiet)
     (Path(built.path) / environments.MARKER).unlink()
     monkeypatch.setattr(environments.removal, "PATIENCE_S", 0.1)
-    with subprocess.Popen([built.python, "-c", "input()"], stdin=subprocess.PIPE) as worker:
+    words = [built.python, "-c", "print('up', flush=True); input()"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as worker:
+        assert worker.stdout is not None and worker.stdout.readline() == b"up\n"
         with pytest.raises(Temporary, match=f"process {worker.pid} of it still runs"):
             environments.install(spec(), quiet)
         assert os.access(built.python, os.X_OK)

@@ -31,7 +31,9 @@ def of_pid(pid: int, started: float, vram: float = 8.0, boot: str = "") -> Decla
 @pytest.fixture
 def child() -> Iterator[subprocess.Popen[bytes]]:
     """A process that lives until the test has ended."""
-    process = subprocess.Popen([sys.executable, "-c", "import sys; sys.stdin.read()"], stdin=subprocess.PIPE)
+    code = "import sys; print('up', flush=True); sys.stdin.read()"
+    process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert process.stdout is not None and process.stdout.readline() == b"up\n"
     yield process
     process.kill()
     process.communicate()
