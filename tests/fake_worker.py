@@ -132,7 +132,9 @@ class Worker:
         elif what == "grow":
             held = grow(request["mib"], request["mib_a_s"])
             time.sleep(request.get("then_s", 0.0))
-            say({"ok": True, "grown": len(held)})
+            grown = len(held)
+            del held  # given back before the reply, so that the next request begins without it
+            say({"ok": True, "grown": grown})
         elif what == "wait_for":
             while not os.path.exists(request["path"]):
                 time.sleep(0.005)

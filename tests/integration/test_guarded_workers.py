@@ -245,12 +245,12 @@ def test_it_sleeps_while_nothing_starts_or_runs_and_samples_only_where_it_is_swi
 
 def test_peaks_are_counted_anew_from_each_send_and_known_after_the_end(host: Host) -> None:
     host.ready("--allocate-mib", "80", gib=0.6)
-    host.send({"do": "grow", "mib": 200, "mib_a_s": 2000, "then_s": 0.2})
+    host.send({"do": "grow", "mib": 200, "mib_a_s": 2000, "then_s": 1.0})
     host.yard.ear.wait(Stored)
     host.guard.heard(Replied(1, 7, 1, Outcome("ok")))
     large = host.guard.peaks(1, anew=True)["host"]
     assert large > 0.25
-    host.send({"do": "sleep", "s": 0.3}, worker_id=1)
+    host.send({"do": "sleep", "s": 1.0}, worker_id=1)
     host.yard.ear.wait(Stored)
     assert host.guard.peaks(1, anew=True)["host"] < 0.2 and host.guard.peaks(1, anew=False)["host"] == large
     host.yard.roster.stop(1, 0.0, "")
