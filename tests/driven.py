@@ -158,10 +158,11 @@ class Queue:
     def reap(self) -> None:
         """End what a test that failed has left of its commands."""
         for each in self.begun:
-            if each.poll() is None:
-                each.kill()
-            with contextlib.suppress(ValueError):
-                each.communicate()
+            each.kill()
+            each.wait()
+            for stream in (each.stdout, each.stderr):
+                if stream is not None:
+                    stream.close()
 
     def status(self) -> dict:
         return self("status", "--json").json

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from driven import Done, Queue, eventually
+from driven import Done, Queue, eventually, words_of
 from nvml import Card, Stub
 
 from scheduler.host import moving
@@ -63,14 +63,7 @@ def tried(queue: Queue, folder: str, *words: str) -> Done:
 def left() -> set[str]:
     """The folders of trials, and the keepers and workers that live of them."""
     folders = {name for name in os.listdir("/tmp") if name.startswith("schedq-try-")}
-    return folders | {str(each.pid) for each in psutil.process_iter() if "schedq-try-" in " ".join(words(each))}
-
-
-def words(process: psutil.Process) -> list[str]:
-    try:
-        return process.cmdline()
-    except psutil.Error:
-        return []
+    return folders | {str(each.pid) for each in psutil.process_iter() if "schedq-try-" in " ".join(words_of(each))}
 
 
 # new
