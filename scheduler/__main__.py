@@ -24,9 +24,10 @@ def answer(argv: list[str]) -> tuple[int, bool]:
 
     fast = True
     try:
-        if "_SCHEDQ_COMPLETE" in os.environ:
-            fast = False
-            return _typer(argv), fast
+        if "_SCHEDQ_WORDS" in os.environ:
+            from scheduler.cli import completing
+
+            return completing.carry_out(argv), fast
         from scheduler.cli import grammar
 
         verb, rest = grammar.verb_of(argv)

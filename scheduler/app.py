@@ -8,19 +8,24 @@ import logging.handlers
 import os
 import signal
 import sys
+from collections.abc import Mapping
 
 from scheduler import clock as clocks
 from scheduler import locks, wake
 from scheduler.config import Paths, Settings, envs, manifest_folders
 from scheduler.errors import Displaced, SchedqError, TakenOver, Temporary
+from scheduler.host.calls import Calls
 from scheduler.host.local import LocalHost
+from scheduler.host.notices import Notices, receivers
 from scheduler.host.workers import tree
 from scheduler.journal import Journal
 from scheduler.loop import Loop
-from scheduler.model.host import Asked
+from scheduler.model.host import Asked, Nudged
 from scheduler.perform import Identity
-from scheduler.store import identity, schedulers
+from scheduler.schedules import Schedules
+from scheduler.store import identity, schedulers, spare
 from scheduler.store.engine import Store
+from scheduler.telling import Telling
 from scheduler.view import Orders
 
 log = logging.getLogger("schedq")
@@ -62,19 +67,22 @@ def _taken(paths: Paths) -> str:
 
 def run(
     paths: Paths, settings: Settings, *, version: str, auto_down_s: float | None = None, drain: bool = False,
-    supervised: bool = False,
+    supervised: bool = False, environ: Mapping[str, str] | None = None,
 ) -> int:  # fmt: skip
     """Be this queue's scheduler until told to go; the exit status, or AGAIN.
 
     `auto_down_s`: end by itself that long after the last job and worker (a scheduler that `run` started). `drain`: it
     only brings down what another left, is about to go from its first tick on and starts nothing. `supervised`: a
-    service manager counts on this very process, so that `restart` must not put another in its place.
+    service manager counts on this very process, so that `restart` must not put another in its place. `environ`: what
+    calls of schedq that are due are made with, this process's own unless given.
     """
     signal.pthread_sigmask(signal.SIG_SETMASK, ())  # threads and programs have what stands here when they are started
     umask = os.umask(0o077)
     lock = SchedulerLock(paths)
     try:
-        return _serve(paths, settings, version, auto_down_s, umask, lock, drain=drain, supervised=supervised)
+        return _serve(
+            paths, settings, version, auto_down_s, umask, lock, drain=drain, supervised=supervised, environ=environ
+        )
     finally:
         lock.release()
         os.umask(umask)
@@ -82,7 +90,7 @@ def run(
 
 def _serve(
     paths: Paths, settings: Settings, version: str, auto_down_s: float | None, umask: int, lock: SchedulerLock, *,
-    drain: bool, supervised: bool,
+    drain: bool, supervised: bool, environ: Mapping[str, str] | None,
 ) -> int:  # fmt: skip
     from scheduler.store.engine import upgrade
 
@@ -99,6 +107,7 @@ def _serve(
             version=version, at=clocks.now_at(),
         )  # fmt: skip
         queue_id = schedulers.queue_id(tx)
+    spare.keep(paths)
     log.info("scheduler started: pid %d, epoch %d, schedq %s, %s", pid, epoch, version, paths.home)
     if last is not None and last[0] != boot_id:
         log.info("the machine was started anew since the last scheduler came up (%s): what ran then is lost", last[1])
@@ -117,6 +126,10 @@ def _serve(
     orders = Orders(settings.seconds("overtake"), strict=settings.flag("strict"))
     journal = Journal(paths.home, settings.number("journal_max_mib"), clock, epoch, version)
     loop = Loop(store, host, clock, Identity(epoch, host_id, queue_id), orders, journal=journal)
+    calls = Calls(paths, queue_id, lambda: host.emit(Nudged()), umask=umask, env=environ)
+    loop.chores.schedules = Schedules(calls, clock, settings.seconds("schedule_limit"))
+    notices = Notices(receivers(settings, paths), lambda: host.emit(Nudged()))
+    loop.chores.telling = Telling(notices, clock, queue_id)
     signalled = _on_signals(host)
     if drain:
         host.emit(Asked("down"))
@@ -143,9 +156,11 @@ def _serve(
         if not lock.stands():
             host.vacate()
             os._exit(Displaced.exit_code)  # closing the old database would remove the new one's -wal, by its name
+        notices.close()
         host.close()
         journal.close()
         with contextlib.suppress(SchedqError), store.write() as tx:
+            loop.chores.part(tx)
             schedulers.end(tx, epoch, clocks.now_at())
         store.close()
     log.info("scheduler ended (%s)", loop.leaving or "idle")

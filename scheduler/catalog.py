@@ -145,6 +145,13 @@ def load(paths: Paths) -> Catalog:
     return Catalog(providers, broken, folders)
 
 
+def kept(paths: Paths) -> Catalog | None:
+    """The catalog as it was compiled last, None if the manifests have changed since. Compiles and writes nothing."""
+    folders = manifest_folders()
+    found = _kept(os.path.join(paths.cache, "catalog.json"), _key(folders))
+    return Catalog(found["providers"], found["broken"], folders) if found is not None else None
+
+
 def made_by() -> list[str]:
     """The modules that a catalog is made by: another version of one makes another catalog."""
     here = os.path.dirname(os.path.abspath(__file__))

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import os
 
-from scheduler import given, outputs, wake
+from scheduler import given, wake
 from scheduler.clock import monotonic_s
 from scheduler.config import Paths
 from scheduler.errors import (
@@ -26,10 +26,11 @@ from scheduler.errors import (
     Temporary,
     UsageError,
     WaitTimedOut,
+    all_of,
 )
 from scheduler.outputs import at_pointer as at_pointer
-from scheduler.rules import never
-from scheduler.store import intake, peek
+from scheduler.outputs import pruned
+from scheduler.store import absent, intake, peek
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -37,7 +38,8 @@ if TYPE_CHECKING:
     from typing import Any
 
     from scheduler.absence import Absence
-    from scheduler.given import Input, Params
+    from scheduler.asked import Asking
+    from scheduler.given import After, Begin, Input, Labels, Params
     from scheduler.lease import Lease
 
     Path = str | os.PathLike[str]
@@ -53,6 +55,9 @@ class Client:
         self.paths = Paths(given.path("home", home))
         self.moved: list[tuple[str, str]] = []
         """What the last submission moved aside: each destination, and where what was there lies since."""
+        self.fates: list[str] = []
+        self.counts: dict[str, int] = {}
+        """What became of each row of the last submission (intake.FATES) and what else there is to say (COUNTED)."""
         self._line: wake.Line | None = None
         self._absence: Absence | None = None
 
@@ -93,93 +98,90 @@ class Client:
         on_lost: str | None = None,
         max_attempts: int | None = None,
         retry_on: Iterable[str] | None = None,
+        labels: Labels = None,
+        begin: Begin = None,
+        after: After = None,
+        on_parent: str | None = None,
     ) -> int:
         """Queue one job, durably; its id. `input` is a path, the bytes of a file, or a JSON document.
 
         `out` may hold {name} {id} {slug} {batch}. `hold`: it waits until `schedq release`. `on_lost` (requeue, hold,
         fail), `max_attempts` and `retry_on` (outcomes) are the provider's unless given. The same `key` is the same
-        job: its id comes back, nothing is queued. Raises UsageError (an argument is not what it must be),
-        UnknownProvider, InvalidInput, Refused (never fits, destination), Temporary (locked, full).
+        job: its id comes back, nothing is queued; it may hold {name} {slug} {batch}. `labels`: NAME or NAME=VALUE each,
+        or a dict. `begin`: not before that, a datetime with its zone, or a text like 22:00 or 2h. Raises UsageError (an
+        argument is not what it must be), UnknownProvider, InvalidInput, Refused (never fits, destination), Temporary
+        (locked, full).
         """
         return self.submit_many(
             slug, [input], params=params, name=name, priority=priority, key=key, batch=batch, timeout_s=timeout_s,
             out=out, overwrite=overwrite, hold=hold, on_lost=on_lost, max_attempts=max_attempts, retry_on=retry_on,
+            labels=labels, begin=begin, after=after, on_parent=on_parent,
         )[0]  # fmt: skip
 
     def submit_many(self, slug: str, inputs: Iterable[Input], **options: Any) -> list[int]:
-        """Queue one job for each input, all or none; their ids in order. Options as of `submit`."""
+        """Queue one job for each input, all or none; their ids in order. Options as of `submit`.
+
+        `each_after`, a batch: job i comes after job i of it, with input i or all with the only one; {parent} in `key`
+        is the id of that.
+        """
         return self.enqueue(self.checked(slug, inputs, **options))
 
-    def checked(
+    def checked(self, slug: str, inputs: Iterable[Input], **options: Any) -> list[dict[str, Any]]:
+        """The rows that these requests would be, every input checked and nothing written; every bad one is named.
+
+        Options as of `asking`.
+        """
+        asking, count = self.asking(slug, inputs, **options)
+        if asking.faults:
+            raise all_of(asking.faults, count)
+        return asking.rows
+
+    def asking(
         self,
         slug: str,
         inputs: Iterable[Input],
         *,
         spec: dict[str, Any] | None = None,
-        params: Params = None,
-        name: str = "",
-        priority: int = 0,
-        key: str = "",
-        batch: str = "",
-        timeout_s: float | None = None,
-        out: Path = "",
-        overwrite: bool = False,
-        hold: bool = False,
-        on_lost: str | None = None,
-        max_attempts: int | None = None,
-        retry_on: Iterable[str] | None = None,
-    ) -> list[dict[str, Any]]:
-        """The rows that these requests would be, every input checked and nothing written; every bad one is named.
+        resume: bool = False,
+        tell: Callable[[int], None] | None = None,
+        each_after: str = "",
+        **options: Any,
+    ) -> tuple[Asking, int]:
+        """(the rows that these requests would be and the faults of the others, how many requests there are).
 
-        `spec` spares the look into the catalog, for who has just looked.
+        `spec` spares the look into the catalog, for who has just looked. `resume`: what lies at a destination may be
+        of the same job. `tell` is called with how many are checked.
         """
-        from scheduler import request
+        from scheduler import asked
 
         spec = spec or self.spec(slug)
-        name, key, batch = given.text("name", name), given.text("key", key), given.text("batch", batch)
-        out, overwrite, priority = given.path("out", out), given.flag("overwrite", overwrite), _priority(priority)
-        timeout_s, sources = given.attempt_s(timeout_s), given.inputs(inputs)
-        state = "held" if given.flag("hold", hold) else "queued"
-        policy = given.policy(on_lost, max_attempts, retry_on)
-        try:
-            values = request.parameters(spec, given.assignments(params))
-        except UsageError as error:
-            raise given.of_params(error) if isinstance(params, dict) else error from None
-        if len(sources) > 1 and (key or name):
-            raise UsageError(
-                f"{'--key' if key else '--name'} is one job's, and {len(sources)} inputs were given; use --batch"
-            )
-        rows: list[dict[str, Any]] = []
-        faults: list[tuple[str, SchedqError]] = []
-        for source in sources:
-            try:
-                data, input_name, folder, shown = given.source(source)
-                row = request.check(spec, data, input_name, folder, values, self.paths, shown)
-            except SchedqError as error:
-                faults.append((source if isinstance(source, str) else "the input", error))
-                continue
-            row["data"] = data
-            row["name"] = name or os.path.splitext(row["input_name"])[0]
-            rows.append(row)
-        if faults:
-            raise given.all_of(faults, len(sources))
-        self.refuse_never(spec)
-        common = {
-            "slug": spec["slug"], "variant": spec["variant"], "revision": spec["revision"],
-            "priority": priority, "batch": batch or None, "key": key or None, "timeout_s": timeout_s,
-            "state": state, "max_attempts": spec["retry"]["max_attempts"],
-            "on_lost": spec["retry"]["on_lost"], "overwrite": overwrite, **policy,
-        }  # fmt: skip
-        for row in rows:
-            row.update(common)
-            row["out"] = outputs.destination(out, row["slug"], row["name"], batch) if out else None
-        outputs.refuse_taken(rows, self.paths.home, may_exist=overwrite or bool(key))
-        return rows
+        asking = asked.Asking(self.paths, resume=resume)
+        common, sources = asking.common(spec, options), given.inputs(inputs)
+        count = len(sources)
+        if count > 1 and not each_after and (common.name or (common.key and "{name}" not in common.key)):
+            what = "--name is" if common.name else "--key without {name} in it is"
+            raise UsageError(f"{what} one job's, and {count} inputs were given; use --batch")
+        if each_after:
+            from scheduler import following
 
-    def enqueue(self, rows: list[dict[str, Any]], say: Callable[[list[int]], None] | None = None) -> list[int]:
+            count = following.add(asking, common, sources, given.text("each_after", each_after), self.paths, tell)
+        for index, source in enumerate(sources if not each_after else ()):
+            asking.add(index, common, source)
+            asked.told(tell, index)
+        if not asking.faults:
+            asking.refuse_never(spec)
+        asking.refuse_taken()
+        return asking, count
+
+    def enqueue(
+        self,
+        rows: list[dict[str, Any]],
+        say: Callable[[list[int]], None] | None = None,
+        **options: Any,
+    ) -> list[int]:
         """Write checked rows, all or none, and tell the scheduler; their ids, durable when this returns.
 
-        `say` is given the ids while the signals that end a process are still held back.
+        `say` is given the ids while the signals that end a process are still held back. `options`: of intake.submit.
         """
         done: list[int] = []
 
@@ -189,8 +191,9 @@ class Client:
                 say(ids)
 
         try:
-            self.moved = []
-            return intake.submit(self.paths, rows, told, moved=self.moved)
+            self.moved, self.fates, self.counts = [], [], {}
+            options["counts"] = self.counts
+            return intake.submit(self.paths, rows, told, moved=self.moved, fates=self.fates, **options)
         finally:
             if done:
                 wake.nudge(self.paths)
@@ -230,13 +233,16 @@ class Client:
     def reply(self, id: int) -> tuple[bytes, str, dict[str, Any]]:
         """A job's reply as the worker gave it, the folder of its outputs ("" = none), and the job.
 
-        Temporary while it has not ended; JobFailed, Refused or AcceleratorAbsent if it ended without a reply.
+        Temporary while it has not ended; JobFailed, Refused or AcceleratorAbsent if it ended without a reply; Pruned if
+        that was taken away since.
         """
         reply, folder, job = peek.result(self.paths, given.job_id(id))
         if job["state"] not in ENDED:
             raise Temporary(f"job {id} is {job['state']} and has no result yet; schedq wait {id}")
         if job["state"] != "succeeded" and (job["state"] != "failed" or reply is None):
             raise failure(job, self.paths)
+        if job["pruned_at"]:
+            raise pruned(job, folder or "")
         return reply if reply is not None else b"null", folder or "", job
 
     def wait(self, ids: int | Iterable[int], timeout_s: float | None = None) -> dict[int, str]:
@@ -279,7 +285,7 @@ class Client:
         states = peek.states(self.paths, ids)
         for job_id in ids:
             if job_id not in states:
-                raise intake.missing([job_id], self.paths)
+                raise absent.missing([job_id], self.paths)
         return states
 
     def _hear(self, timeout_s: float) -> dict[str, Any]:
@@ -302,15 +308,11 @@ class Client:
 
     def refuse_never(self, spec: dict[str, Any]) -> None:
         """Refused or AcceleratorAbsent for what can never start on this machine, by what was last seen of it."""
-        ruling, text = never.ruling(spec, peek.facts(self.paths) or {})
-        if ruling:
-            where = spec.get("where", f" (schedq providers show {spec['slug']} has what it declares)")
-            kind = AcceleratorAbsent if ruling == "no_device" else Refused
-            raise kind(f"{ruling}: {text}; nothing was queued{where}")
+        from scheduler import asked
 
-
-def _priority(value: object) -> int:
-    return given.whole("priority", value)
+        error = asked.refusal(self.paths, spec)
+        if error is not None:
+            raise error
 
 
 def not_ended(ids: list[int], timeout_s: float | None) -> str:

@@ -30,6 +30,26 @@ def stamp(at_s: float) -> str:
     return f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{micros:06d}Z"
 
 
+def local(at_s: float) -> str:
+    """An instant on this machine's own clock, for people: `29 Nov 22:41`, always of that length."""
+    return time.strftime("%d %b %H:%M", time.localtime(at_s))
+
+
+def local_second(at_s: float) -> str:
+    """The time of day of an instant on this machine's own clock: `22:41:07`."""
+    return time.strftime("%H:%M:%S", time.localtime(at_s))
+
+
+def local_stamp(at_s: float) -> str:
+    """An instant on this machine's own clock with its zone, for people: `2026-11-29 22:41:07 CET`."""
+    return time.strftime("%Y-%m-%d %H:%M:%S %Z", time.localtime(at_s)).rstrip()
+
+
+def local_day(at_s: float) -> str:
+    """The date of an instant on this machine's own clock: `2026-11-29`."""
+    return time.strftime("%Y-%m-%d", time.localtime(at_s))
+
+
 def now_at() -> str:
     """This instant as a stored stamp."""
     return stamp(now_s())

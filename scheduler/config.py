@@ -11,7 +11,7 @@ import os
 from scheduler.errors import UsageError
 from scheduler.settable import ABOUT as ABOUT
 from scheduler.settable import DEFAULTS as DEFAULTS
-from scheduler.settable import EXAMPLES, gib_of, nearest, needed, shown, words_of
+from scheduler.settable import EXAMPLES, gib_of, nearest, needed, open_part, shown, words_of
 from scheduler.settable import LONGEST_S as LONGEST_S
 from scheduler.settable import SHORTEST_S as SHORTEST_S
 from scheduler.settable import duration_s as duration_s
@@ -130,6 +130,7 @@ class Settings:
         must_be = needed(key, value, default)
         if not must_be:
             return ""
+        value = open_part(key, value)
         in_file, in_environment = EXAMPLES.get(key) or (shown(default), default)
         if origin.startswith("$"):
             told = in_environment if isinstance(in_environment, str) else shown(in_environment)
@@ -269,6 +270,7 @@ class Paths:
         self.results = join(self.home, "results")
         self.workers = join(self.home, "workers")
         self.backups = join(self.home, "backups")
+        self.spare = join(self.home, "spare")
         self.cache = join(self.home, "cache")
         self.secrets = join(self.home, "secrets.env")
         self.scheduler_log = join(self.home, "scheduler.log")

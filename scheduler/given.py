@@ -8,18 +8,24 @@ from __future__ import annotations
 import os
 
 from scheduler.config import LONGEST_S, SHORTEST_S
-from scheduler.errors import SchedqError, UsageError
+from scheduler.errors import UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Sequence
+    from datetime import datetime
     from typing import Any
 
     Input = dict[str, Any] | list[Any] | bytes | bytearray | memoryview | str | os.PathLike[str]
     Params = dict[str, Any] | Sequence[str] | None
+    Labels = dict[str, Any] | Sequence[str] | None
+    Begin = str | datetime | None
+    After = int | str | Sequence[int | str] | None
 
 VALUE = "input.json"
 """What an input that is a JSON value is called, where a worker wants a file."""
+
+LONGEST_LABEL = 200
 
 BIGGEST = (1 << 63) - 1
 """The largest whole number that the database keeps."""
@@ -46,6 +52,14 @@ def text(what: str, value: object) -> str:
     except UnicodeEncodeError:
         raise refusal(what, value, "text that is UTF-8") from None
     return value
+
+
+def batch(value: object) -> str:
+    """The name of a batch, "" for none. UsageError for one that cannot be shown and typed again as it is."""
+    name = text("batch", value)
+    if not name.isprintable():
+        raise refusal("batch", value, "a name without line ends and other characters that cannot be seen")
+    return name
 
 
 def path(what: str, value: object) -> str:
@@ -219,11 +233,54 @@ def of_params(error: UsageError) -> UsageError:
     return type(error)(str(error).replace("--param ", "params: ").replace("with --param", "to params"))
 
 
-def all_of(faults: list[tuple[str, SchedqError]], count: int) -> SchedqError:
-    """One error for every input that cannot be queued, named each by what it was given as."""
-    if count == 1:
-        return faults[0][1]
-    lines = [f"{len(faults)} of {count} inputs cannot be queued, so none was:"]
-    lines += [f"  {error}" if source in str(error) else f"  {source}: {error}" for source, error in faults]
-    kind = UsageError if any(isinstance(error, UsageError) for _source, error in faults) else type(faults[0][1])
-    return kind("\n".join(lines))
+def labels(value: object, what: str = "labels") -> list[str]:
+    """Labels of a job, once each: `NAME` or `NAME=VALUE`, as a list of texts or a dict. UsageError for what is none."""
+    if value is None:
+        return []
+    if isinstance(value, dict):
+        value = [f"{name}={each}" if each not in (None, "") else name for name, each in value.items()]
+    if isinstance(value, str | bytes) or not hasattr(value, "__iter__"):
+        raise refusal(what, value, "a list of NAME or NAME=VALUE")
+    found: dict[str, None] = {}
+    for each in list(value):
+        word = text(what, each).strip()
+        name = word.partition("=")[0]
+        if not name or name != name.strip() or not word.isprintable() or "," in word or len(word) > LONGEST_LABEL:
+            need = f"NAME or NAME=VALUE, printable, without a comma, of at most {LONGEST_LABEL} characters"
+            raise refusal(what, each, need)
+        found[word] = None
+    return list(found)
+
+
+def after(value: object) -> list[str]:
+    """What a job comes after: an id, or a text or several as `--after` takes them. UsageError for what can be none."""
+    from scheduler.after import words
+
+    needed = "a job's id, a text like 7:any or night, or a list of these"
+    if isinstance(value, str | int):
+        value = [value]
+    if isinstance(value, bytes | dict) or not hasattr(value, "__iter__"):
+        raise refusal("after", value, needed)
+    found = []
+    for each in value:
+        if isinstance(each, bool) or not isinstance(each, str | int):
+            raise refusal("after", each, needed)
+        found.append(text("after", str(each)))
+        words(found[-1])
+    return found
+
+
+def begin(value: object, what: str = "begin") -> str | None:
+    """The stamp before which a job is not to begin, of a text as `--begin` takes it or a datetime; None for at once.
+
+    UsageError for a datetime without its zone, and for what begins_at refuses.
+    """
+    if value is None:
+        return None
+    from scheduler.begin import begins_at
+
+    if isinstance(value, str):
+        return begins_at(text(what, value), what)
+    if getattr(value, "tzinfo", None) is None or not hasattr(value, "isoformat"):
+        raise refusal(what, value, "a text like 22:00, 2h or 2026-11-29T22:00, or a datetime with its zone")
+    return begins_at(value.isoformat(), what)

@@ -8,7 +8,6 @@ between the two leaves a claim without a deed, which `recover` undoes.
 from __future__ import annotations
 
 import logging
-import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -16,6 +15,7 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from scheduler.chores import Chores
 from scheduler.clock import SystemClock, seconds, stamp
 from scheduler.crash import crashpoint
 from scheduler.deeds import Deed, shows, tried
@@ -32,8 +32,7 @@ from scheduler.perform import Identity, Performer
 from scheduler.reconcile import reconcile
 from scheduler.record import Recorder
 from scheduler.rules.plan import plan
-from scheduler.rules.predict import predict
-from scheduler.store import breakers, commands, facts, heads, queue, reasons, schedulers, timings
+from scheduler.store import breakers, commands, queue, reasons, schedulers, timings
 from scheduler.store.engine import Store
 from scheduler.troubles import Troubles
 from scheduler.view import Memory, Orders, learned, snapshot
@@ -47,9 +46,6 @@ STOP_FAILED_S = 5.0
 
 SETTLE_S = 0.02
 """After a tick that changed something the next is soon, events or not: what it made possible is then seen."""
-
-FACTS_EVERY_S = 5.0
-FORECAST_EVERY_S = 1.0
 
 
 class Loop:
@@ -84,8 +80,7 @@ class Loop:
         self.told = told
         self.performer = Performer(host, clock, self.memory, identity, store.paths, draw)
         self._seen: Snapshot | None = None
-        self._facts_at, self._stirring = None, ("", ())  # type: float | None, tuple[str, tuple[str, ...]]
-        self._forecast_at, self._outdated = -math.inf, True
+        self.chores = Chores(host, clock, identity.host_id, told=told)
         self.watch = Watch(host, clock)
         self._inbox: list[HostEvent] = []
         self._due_in_s: float | None = None
@@ -161,7 +156,7 @@ class Loop:
     def _wait_out(self) -> bool:
         """Nothing was planned in this tick, and its last transaction may have been rolled back."""
         self.performer.doubt()
-        self._facts_at, self._outdated = None, True
+        self.chores.doubt()
         self.last_activity = self.clock.monotonic_s()
         self.clock.sleep(RETRY_S)
         return self.leaving != "restart"
@@ -179,6 +174,7 @@ class Loop:
             if not self._inbox:
                 raise
         self.performer.doubt()
+        self.chores.doubt()
         while self._inbox:
             event = self._inbox[0]
             try:
@@ -223,7 +219,8 @@ class Loop:
     ) -> Snapshot:
         """Read, decide, and write the marks of what was decided; what is to be done for it is added to `deeds`."""
         queue.due(tx, recorder.at)
-        anew = not happened or any(isinstance(event, Nudged) for event in happened)
+        recorder.told.update(self.chores.before(tx))
+        anew = not happened or self.chores.dependents.came or any(isinstance(event, Nudged) for event in happened)
         self._match_revisions(tx, recorder.providers, anew=anew)
         live = self._cancel_admitted(tx, recorder, queue.claims(tx))
         firsts = self._firsts(tx, recorder.providers)
@@ -240,7 +237,7 @@ class Loop:
                 deeds.append(deed)
         self.performer.forget_reasons(tx)
         self.performer.settle_heads(tx, seen)
-        self._record_facts(tx, seen, happened)
+        deeds += self.chores.after(tx, seen, happened, leaving=bool(self.leaving))
         self._look_ahead(tx)
         self.watch.read(tx, frozenset((lease.worker_id, lease.pool) for lease in seen.leases))
         return seen
@@ -255,9 +252,8 @@ class Loop:
             return 0.0
         if self._moved and settle_s:
             return settle_s
-        ahead = [self._due_in_s or most_s, *(at - now for at in self.memory.deadline.values())]
-        if self.told and self._outdated:
-            ahead.append(max(0.01, FORECAST_EVERY_S - (now - self._forecast_at)))
+        ahead = [self._due_in_s or most_s, *self.chores.due_in_s()]
+        ahead += [at - now for at in self.memory.deadline.values()]
         ahead += [breaker.next_try_in_s for breaker in seen.breakers.values()]
         ahead += [seen.overtake_s - (waiting.head_for_s or 0.0) for waiting in (*seen.waiting, *seen.alone)]
         for worker in seen.workers:
@@ -296,7 +292,7 @@ class Loop:
         """
         changed = {key[0] for key, provider in providers.items() if self._known.get(key) not in (None, provider)}
         for slug in changed:
-            breakers.put(tx, slug, None)
+            breakers.put(tx, slug, None, stamp(self.clock.now_s()))
         if anew or providers != self._known:
             queue.set_revision_blocks(tx, _revisions(providers))
 
@@ -318,24 +314,9 @@ class Loop:
                 left.append(job)
         return left
 
-    def _record_facts(self, tx: Connection, seen: Snapshot, happened: list[HostEvent]) -> None:
-        """Keep what `status` shows: the machine every few seconds, forecasts soon after something happened."""
-        now, busy = self.clock.monotonic_s(), bool(seen.workers or seen.waiting or seen.alone or seen.leases)
-        if not self.told:
-            return
-        stirred, self._stirring = seen.machine.stirring != self._stirring, seen.machine.stirring
-        if self._facts_at is None or stirred or (busy and now - self._facts_at >= FACTS_EVERY_S):
-            facts.put(tx, self.identity.host_id, self.host.facts(seen.contested), stamp(self.clock.now_s()))
-            self._facts_at, self._outdated = now, True
-        self._outdated = self._outdated or bool(happened)
-        if self._outdated and now - self._forecast_at >= FORECAST_EVERY_S:
-            wall = self.clock.now_s()
-            heads.set_forecasts(tx, ((each, stamp(wall + each.starts_in_s)) for each in predict(seen)))
-            self._forecast_at, self._outdated = now, False
-
     def _note_activity(self, seen: Snapshot) -> None:
         """It stays while anything lives, waits, is wished for, or waits for its time."""
-        if seen.workers or seen.waiting or seen.alone or seen.wishes or self._due_in_s is not None:
+        if seen.workers or seen.waiting or seen.alone or seen.wishes or self._due_in_s is not None or self.chores.stays:
             self.last_activity = self.clock.monotonic_s()
 
     def _done(self, seen: Snapshot) -> bool:

@@ -18,6 +18,7 @@ from scheduler.model.host import Host
 from scheduler.model.machine import Holding, Machine, device_part
 from scheduler.model.outcome import Outcome
 from scheduler.model.provider import Provider
+from scheduler.rules import disks
 from scheduler.rules.figures import plain, pool_name
 from scheduler.rules.peaks import TAUGHT_BY, bucket_of
 from scheduler.store import leases, peaks, queue, workers
@@ -39,9 +40,15 @@ class Measured:
     lowered: dict[int, dict[str, float]] = field(default_factory=dict)
 
     def ended(self, tx: Connection, job: Any, outcome: Outcome, provider: Provider, at: str) -> Outcome:
-        """Keep what an attempt used and lower its worker's charge to that; the outcome, with figures if it ran out."""
+        """Keep what an attempt used and lower its worker's charge to that; the outcome, with figures if it ran out.
+
+        One that a full disk may have caused is tried again later, uncounted; a command never is.
+        """
         worker = workers.row(tx, job.worker_id) if job.worker_id is not None else None
-        if worker is None or job.slug == EXEC:
+        if job.slug == EXEC:
+            return outcome
+        outcome = disks.excused(outcome, self.machine, job.laters)
+        if worker is None:
             return outcome
         used = self.host.peaks(worker.id, worker.bucket is not None)
         charges = leases.by_pool(tx, worker.id)
@@ -55,6 +62,11 @@ class Measured:
         if worker.state == "ready" and not worker.alone:
             self._lower(tx, worker.id, used, charges, provider, at)
         return outcome
+
+    @property
+    def disk_full(self) -> str:
+        """That a disk of the queue's own is full, as a sentence; "" if none is."""
+        return disks.full(self.machine)
 
     def told(self, tx: Connection, job: Any, outcome: Outcome) -> Outcome:
         """The outcome of a job whose worker ran out before it was sent anything, with the figures of that worker."""

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import os
 
-from scheduler.clock import now_at
+from scheduler.clock import local_stamp, now_at, seconds
 from scheduler.config import absolute
-from scheduler.errors import Refused, UsageError
+from scheduler.errors import Pruned, Refused, UsageError
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 KERNELS = ("/proc", "/sys")
 ID_DIGITS = 12
 """How long an id may become: what is checked before it is known."""
+
+PLACEHOLDERS = ("name", "id", "slug", "batch")
+"""What an --out may name in braces."""
 
 ROOM_BELOW = 512
 """Bytes of a path that are left for what is written below a destination."""
@@ -38,7 +41,7 @@ def destination(template: str, slug: str, name: str, batch: str) -> str:
             break
         field, closed, rest = rest.partition("}")
         if not closed or field not in values:
-            raise UsageError(f"--out {template!r}: {{{field}}} is none of {{name}} {{id}} {{slug}} {{batch}}")
+            raise _no_placeholder(template, field)
         if not values[field]:
             raise UsageError(f"--out {template!r} needs a --{field}")
         made += values[field]
@@ -48,6 +51,23 @@ def destination(template: str, slug: str, name: str, batch: str) -> str:
     if not _is_text(path):
         raise UsageError(f"--out {template!r} leads to {path!r}, whose bytes are not UTF-8; give one that is")
     return os.path.join(os.path.realpath(os.path.dirname(path)), os.path.basename(path))
+
+
+def refuse_template(template: str) -> None:
+    """UsageError for an --out that names in braces what no job has: whatever the jobs are, none can have it."""
+    rest = template
+    while "{" in rest:
+        field, closed, rest = rest.partition("{")[2].partition("}")
+        if not closed or field not in PLACEHOLDERS:
+            raise _no_placeholder(template, field)
+
+
+def _no_placeholder(template: str, field: str) -> UsageError:
+    from difflib import get_close_matches
+
+    near = get_close_matches(field, PLACEHOLDERS, n=1)
+    hint = f"; did you mean {{{near[0]}}}?" if near else ""
+    return UsageError(f"--out {template!r}: {{{field}}} is none of {{name}} {{id}} {{slug}} {{batch}}{hint}")
 
 
 def entry(value: str) -> str:
@@ -81,52 +101,75 @@ def refuse_taken(rows: list[dict[str, Any]], home: str, *, may_exist: bool) -> N
 
     `home` is the queue's own folder.
     """
-    seen: dict[str, str] = {}
+    taken = Taken(home)
     for row in rows:
+        taken.refuse(row, may_exist=may_exist)
+
+
+class Taken:
+    """The destinations of one call's rows. `home` is the queue's own folder."""
+
+    def __init__(self, home: str) -> None:
+        self._kept, self._results = Kept(home), os.path.realpath(os.path.join(home, "results"))
+        self._seen: dict[str, str] = {}
+
+    def refuse(self, row: dict[str, Any], *, may_exist: bool) -> None:
+        """Refused if an earlier row has this `out`, if it exists (unless it may), or may not or cannot be made."""
         out = row["out"]
         if not out:
-            continue
-        refuse_kept(out, home)
-        results = os.path.realpath(os.path.join(home, "results"))
-        name, below, _ = out.removeprefix(f"{results}/").partition("/")
+            return
+        self._kept.refuse(out)
+        name, below, _ = out.removeprefix(f"{self._results}/").partition("/")
         if name.isdigit():
             raise Refused(
                 f"the destination {out} {'lies in' if below else 'is'} that of job {name}; give another --out"
             )
         if "{id}" not in out:
-            if out in seen:
+            if out in self._seen:
                 raise Refused(
-                    f"{seen[out]} and {row['input_name']} would both go to {out}; "
-                    "put {name} or {id} into --out so that each has its own"
+                    f"would go to {out}, where the outputs of {self._seen[out]} go; put {{name}} or {{id}} into --out"
+                    " so that each has its own"
                 )
-            seen[out] = row["input_name"]
+            self._seen[out] = row.get("where") or row["input_name"]
             if os.path.lexists(out) and not may_exist:
                 raise Refused(f"the destination {out} exists; choose another --out, or --overwrite it")
         _refuse_unmakeable(out.replace("{id}", "0" * ID_DIGITS))
 
 
 def refuse_kept(out: str, home: str) -> None:
-    """Refused if a destination is, holds or lies in what no job may take the place of.
+    """Refused if a destination is, holds or lies in what no job may take the place of: see Kept."""
+    Kept(home).refuse(out)
+
+
+class Kept:
+    """What no job may take the place of, as one call finds it; `home` is the queue's own folder.
 
     That is the queue's folder (its `results` can be written into), the user's home, the current folder, and what
     these lie in.
     """
-    outs = {out, os.path.realpath(out)}
-    kept = [(home, "the queue itself"), (os.path.expanduser("~"), "your home folder")]
-    try:
-        kept.append((os.getcwd(), "the folder that you are in"))
-    except FileNotFoundError:
-        pass
-    for path, what in kept:
-        if any(_lies_in(each, place) for each in {path, os.path.realpath(path)} for place in outs):
-            raise Refused(f"the destination {out} cannot be used: {what} lies in it ({path}); give another --out")
-    for inside in {home, os.path.realpath(home)}:
-        results = os.path.join(inside, "results")
-        if any(_lies_in(place, inside) and (place == results or not _lies_in(place, results)) for place in outs):
-            raise Refused(
-                f"the destination {out} cannot be used: it lies in the folder of the queue itself ({home});"
-                " give another --out"
-            )
+
+    def __init__(self, home: str) -> None:
+        self._home = home
+        kept = [(home, "the queue itself"), (os.path.expanduser("~"), "your home folder")]
+        try:
+            kept.append((os.getcwd(), "the folder that you are in"))
+        except FileNotFoundError:
+            pass
+        self._kept = [(path, what, {path, os.path.realpath(path)}) for path, what in kept]
+        self._inside = [(inside, os.path.join(inside, "results")) for inside in {home, os.path.realpath(home)}]
+
+    def refuse(self, out: str) -> None:
+        """Refused if a destination is, holds or lies in one of these."""
+        outs = {out, os.path.realpath(out)}
+        for path, what, places in self._kept:
+            if any(_lies_in(each, place) for each in places for place in outs):
+                raise Refused(f"the destination {out} cannot be used: {what} lies in it ({path}); give another --out")
+        for inside, results in self._inside:
+            if any(_lies_in(place, inside) and (place == results or not _lies_in(place, results)) for place in outs):
+                raise Refused(
+                    f"the destination {out} cannot be used: it lies in the folder of the queue itself ({self._home});"
+                    " give another --out"
+                )
 
 
 def _lies_in(path: str, folder: str) -> bool:
@@ -167,6 +210,16 @@ def maker(folder: str) -> int | None:
         return None if facts.get("tried") else int(facts["job"])
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def pruned(job: dict[str, Any], folder: str) -> Pruned:
+    """The error for the result of a job that was pruned; `folder` is where its outputs are, "" = nowhere any more."""
+    at = local_stamp(seconds(str(job["pruned_at"])))
+    stay = f"; its outputs stay at {folder}" if folder and os.path.isdir(folder) else ""
+    return Pruned(
+        f"job {job['id']} {job['state'].replace('_', ' ')}, and was pruned on {at}: its result"
+        f" is gone{stay}; schedq show {job['id']} has what is still known"
+    )
 
 
 def set_aside(out: str, before: Callable[[str], None] = lambda _aside: None) -> tuple[str, str] | None:

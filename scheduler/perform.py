@@ -47,7 +47,7 @@ from scheduler.record import OVERDUE_S, Recorder
 from scheduler.rules import explain
 from scheduler.rules.evidence import as_json
 from scheduler.rules.placement import drivers, given
-from scheduler.store import alone, commands, content, events, heads, leases, queue, reasons, wishes, workers
+from scheduler.store import alone, checks, commands, content, events, heads, leases, queue, reasons, wishes, workers
 from scheduler.view import Memory
 
 log = logging.getLogger("schedq")
@@ -248,6 +248,8 @@ class Performer:
         if recorder.measured is not None and job.measures:
             provider = recorder.providers.get((job.slug, job.variant)) or Provider(job.slug, job.variant)
             recorder.measured.idle(tx, worker_id, provider, recorder.at)
+        if checks.fresh(tx, (job_id,)):
+            workers.retire_after(tx, worker_id, "it is for one case alone")
         recorder.told[job_id] = "running"
         now = self.clock.monotonic_s()
         self.memory.state_since[worker_id] = self.memory.alive_at[worker_id] = self.memory.sent_at[worker_id] = now

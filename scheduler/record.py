@@ -140,7 +140,7 @@ class Recorder:
 
     def _progressed(self, event: Progressed) -> None:
         self.memory.alive_at[event.worker_id] = self.clock.monotonic_s()
-        if queue.progress(self.tx, event.job_id, event.attempt, event.done, event.total, event.message):
+        if queue.progress(self.tx, event.job_id, event.attempt, event.done, event.total, event.message, self.at):
             self.told.setdefault(event.job_id, "running")
 
     def _replied(self, event: Replied) -> None:
@@ -223,7 +223,7 @@ class Recorder:
 
     def _put_off(self, row: Any, text: str, wait_s: float) -> None:
         before, now_s = breakers.row(self.tx, row.slug), self.clock.now_s()
-        breakers.put(self.tx, row.slug, breaker_rules.put_off(before, text, now_s + wait_s, now_s))
+        breakers.put(self.tx, row.slug, breaker_rules.put_off(before, text, now_s + wait_s, now_s), self.at)
         events.record(self.tx, self.at, worker_id=row.id, event="put_off", text=text)
 
     def _wait_s(self, row: Any) -> float | None:
@@ -253,7 +253,7 @@ class Recorder:
         One that ends on its own before it was sent anything is a failed start, and its job waits a while if no load was
         waited for; exit 75 (asked for another time) is no failure, and all of its provider's jobs wait for that time.
         """
-        end = end_of(event, row.state)
+        end = end_of(event, row.state, self.measured.disk_full if self.measured is not None else "")
         workers.move(self.tx, row.id, "exit", self.at, exit_code=end.exit_code, gone_at=self.at)
         if end.spawned and leases.is_spent(self.tx, row.id):
             leases.move(self.tx, row.id, "exit", self.at, "")
@@ -342,7 +342,7 @@ class Recorder:
         before = breakers.row(self.tx, slug)
         after = breaker_rules.after(before, kind, text, input_sha256, self.clock.now_s())
         if after != before:
-            breakers.put(self.tx, slug, after)
+            breakers.put(self.tx, slug, after, self.at)
 
 
 def _first_later_s(job: Any, now_s: float) -> float:

@@ -49,10 +49,12 @@ def check(
     params: dict[str, Any],
     paths: Paths,
     shown: str = "",
+    named: dict[str, Any] | None = None,
 ) -> dict[str, Any]:
     """What a job's row says of its input, once it was found acceptable. InvalidInput says why it is not.
 
-    `shown` is what messages call the input; its name unless given.
+    `shown` is what messages call the input; its name unless given. `named`: the files that it names, where they are
+    known already.
 
     Keys: input_name, input_kind, input_sha256, input_bytes, files ({pointer: {path, sha256, bytes, mtime_ns}}),
     size, and params: the parameters as they count for this input, which may say itself what is only a default.
@@ -74,22 +76,28 @@ def check(
         raise InvalidInput(f"{what} is empty (0 bytes); write the request into it")
     kind = KINDS.get(ending) or _plain_kind(data)
     value = parsed(kind, data, what)
-    own = [name for name in asked.get("apart", ()) if isinstance(value, dict) and name in value]
-    if own:
-        raise InvalidInput(
-            f"{what}: at the top: holds {own[0]}, which counts only as --param {own[0]}=VALUE; take it out of the input"
-        )
-    counts = _counting(params, asked["defaults"], value)
+    refuse_apart(asked, value, what)
+    counts = counting(params, asked["defaults"], value)
     if kind in ("json", "yaml"):
         if asked["validator"]:
-            _fits(asked["validator"], asked["schema"], _whole(value, counts, asked["shared"]), what, slug)
-        files, size = _files(asked["files"], value, folder, what), _size(asked["size"], value, len(data))
+            _fits(asked["validator"], asked["schema"], laid_over(value, counts, asked["shared"]), what, slug)
+        files = files_of(asked["files"], value, folder, what) if named is None else named
+        size = size_of(asked["size"], value, len(data))
     else:
         files, size = {}, float(len(data))
     return {
         "input_name": name, "input_kind": kind, "input_sha256": sha256(data), "input_bytes": len(data),
         "files": files, "size": size, "params": counts,
     }  # fmt: skip
+
+
+def refuse_apart(asked: dict[str, Any], value: Any, what: str) -> None:
+    """InvalidInput if an input holds a parameter that counts only as --param."""
+    own = [name for name in asked.get("apart", ()) if isinstance(value, dict) and name in value]
+    if own:
+        raise InvalidInput(
+            f"{what}: at the top: holds {own[0]}, which counts only as --param {own[0]}=VALUE; take it out of the input"
+        )
 
 
 def _plain_kind(data: bytes) -> str:
@@ -100,7 +108,7 @@ def _plain_kind(data: bytes) -> str:
     return "bytes" if b"\0" in data else "text"
 
 
-def _counting(params: dict[str, Any], defaults: dict[str, Any], value: Any) -> dict[str, Any]:
+def counting(params: dict[str, Any], defaults: dict[str, Any], value: Any) -> dict[str, Any]:
     """The parameters without those defaults that the input overrides by naming them itself."""
     if not isinstance(value, dict):
         return dict(params)
@@ -118,7 +126,7 @@ class Whole(dict):  # type: ignore[type-arg]
     own: frozenset[str] = frozenset()
 
 
-def _whole(value: Any, params: dict[str, Any], shared: list[str]) -> Any:
+def laid_over(value: Any, params: dict[str, Any], shared: list[str]) -> Any:
     """What the request's schema is asked about: the input, with the parameters that the schema knows in place."""
     if not isinstance(value, dict):
         return value
@@ -138,10 +146,16 @@ def _fits(base: str, schema_path: str, value: Any, what: str, slug: str) -> None
         )
 
 
+_validators: dict[str, Any] = {}
+"""Those that this process has loaded: where one lies in the cache is named by what its schema holds."""
+
+
 def misfit(base: str, schema_path: str, value: Any) -> tuple[str, str]:
     """Where (JSON pointer) and why a value does not fit a schema; ("", "") if it fits."""
     try:
-        validators.load(base, schema_path)(value)
+        if base not in _validators:
+            _validators[base] = validators.load(base, schema_path)
+        _validators[base](value)
     except validators.Invalid as refused:
         from scheduler.inputs.schema import explain
 
@@ -171,7 +185,8 @@ def found_at(value: Any, pointer: str) -> list[tuple[str, Any]]:
     return level
 
 
-def _size(rule: dict[str, Any], value: Any, bytes_: int) -> float:
+def size_of(rule: dict[str, Any], value: Any, bytes_: int) -> float:
+    """How large a request is, for the buckets of what was learned: by its manifest's rule, else its bytes."""
     if "sum_len" not in rule:
         return float(bytes_)
     return float(sum(len(each) for _, each in found_at(value, rule["sum_len"]) if isinstance(each, str)))
@@ -180,7 +195,7 @@ def _size(rule: dict[str, Any], value: Any, bytes_: int) -> float:
 _hashed: dict[tuple[object, ...], str] = {}
 
 
-def _files(rules: list[Any], value: Any, folder: str | None, what: str) -> dict[str, Any]:
+def files_of(rules: list[Any], value: Any, folder: str | None, what: str) -> dict[str, Any]:
     """The files that an input names, by exact pointer. InvalidInput names pointer and path of each that is not good."""
     found: dict[str, Any] = {}
     wrong: list[str] = []
@@ -194,7 +209,7 @@ def _files(rules: list[Any], value: Any, folder: str | None, what: str) -> dict[
                 continue
             try:
                 whole = absolute(os.path.join(folder or "", os.path.expanduser(path)), "the path")
-                found[pointer] = _pinned(whole)
+                found[pointer] = pinned(whole)
             except UsageError as error:
                 hint = ", from the input's folder" if not os.path.isabs(path) and folder else ""
                 wrong.append(f"{pointer} = {shortened(path)}: {error}{hint}")
@@ -212,7 +227,8 @@ def _files(rules: list[Any], value: Any, folder: str | None, what: str) -> dict[
     return found
 
 
-def _pinned(path: str) -> dict[str, Any]:
+def pinned(path: str) -> dict[str, Any]:
+    """A file as a job's row names it: {path, sha256, bytes, mtime_ns}. UsageError if it cannot be read."""
     import hashlib
 
     if not path.isprintable() and any("\ud800" <= each <= "\udfff" for each in path):

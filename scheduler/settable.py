@@ -34,6 +34,12 @@ DEFAULTS: dict[str, object] = {
     "log_max_mib": 64,
     "journal_max_mib": 32,
     "auto_down": "15m",
+    "schedule_limit": "12h",
+    "notify_command": "",
+    "notify_url": "",
+    "notify_headers": [],
+    "notify_on": ["batch_ended", "breaker_opened"],
+    "notify_timeout": "10s",
     "allow_network_filesystem": False,
 }
 
@@ -58,6 +64,12 @@ ABOUT = {
     "log_max_mib": "the most that one log may take",
     "journal_max_mib": "the most that the scheduler's journal may take; 0: none is kept",
     "auto_down": "a scheduler that run started ends after this long without work",
+    "schedule_limit": "how long a scheduled call may take before it is ended",
+    "notify_command": "a command that is told of events: JSON on stdin, run without a shell",
+    "notify_url": "a webhook that is told of events by POST; env:NAME or ${NAME} for secrets",
+    "notify_headers": "headers of that POST, like Authorization: Bearer ${TOKEN}",
+    "notify_on": "what is told: batch_ended, breaker_opened",
+    "notify_timeout": "how long one of the two may take to be told",
     "allow_network_filesystem": "let the queue's folder lie on a network filesystem, at your risk",
 }
 """What each setting means, in at most one line."""
@@ -70,14 +82,30 @@ LIMITS = {
 }  # fmt: skip
 """The least and the most of each number, in the unit that its name says."""
 
+LEAST = {"schedule_limit": "1s", "notify_timeout": "100ms"}
+"""The least of each duration that cannot be any."""
+
 CHOICES = {"unattributed": ("charged", "ours"), "guard": ("on", "off"), "reclaim": ("auto", "files", "off")}
 """What each setting may be that is one of some words."""
 
-TEXTS = ("reclaim_command",)
+TEXTS = ("reclaim_command", "notify_command")
 """Settings that are the words of a command, "" for none."""
 
-EXAMPLES = {"leave_alone": ('["GPU-5d1f"]', "GPU-5d1f,card1"), "reserves": ("{ host = 8 }", "host=8,GPU-5d1f=2")}
-"""How a setting with parts is written in a file, and in the environment."""
+SECRET = ("notify_url", "notify_headers", "notify_command")
+"""Settings that may hold secrets: what is shown of them never does."""
+
+SOME_OF = {"notify_on": ("batch_ended", "breaker_opened")}
+"""Settings that are a list of some of these words."""
+
+EXAMPLES = {
+    "leave_alone": ('["GPU-5d1f"]', "GPU-5d1f,card1"), "reserves": ("{ host = 8 }", "host=8,GPU-5d1f=2"),
+    "notify_command": ('"notify-send schedq"', "notify-send schedq"),
+    "reclaim_command": ('"sudo -n /usr/local/bin/drop-caches"', "sudo -n /usr/local/bin/drop-caches"),
+    "notify_url": ('"https://hooks.example.org/${HOOK}"', "https://hooks.example.org/${HOOK}"),
+    "notify_headers": ('["Authorization: Bearer ${TOKEN}"]', "Authorization: Bearer ${TOKEN}"),
+    "notify_on": ('["batch_ended"]', "batch_ended"),
+}  # fmt: skip
+"""How a setting is written in a file, and in the environment, whose default says nothing of that."""
 
 MOST_RESERVE_GIB = 2.0**30
 
@@ -129,6 +157,18 @@ def needed(key: str, value: object, default: object) -> str:
         return "" if isinstance(value, str) and _is_command(value) else "a command as one text, quotes closed"
     if key in CHOICES:
         return "" if value in CHOICES[key] else " or ".join(CHOICES[key])
+    if key == "notify_url":
+        if origin_of(value) and "@" in str(value).partition("://")[2].partition("/")[0]:
+            return "an address without a name before its host: write notify_headers, Authorization: Basic ..."
+        why = fault_of_url(str(value)) if origin_of(value) else "none"
+        told = f" ({why})" if why != "none" else ""
+        return f"an address, https://HOST/PATH, or env:NAME{told}" if value != "" and why else ""
+    if key in SOME_OF and not _fault_of_parts(words_of, value):
+        known = SOME_OF[key]
+        return "" if set(words_of(value)) <= set(known) else f"a list of some of {', '.join(known)}"
+    if key == "notify_headers" and not _fault_of_parts(words_of, value):
+        named = all(word.partition(":")[0].replace("-", "").isalnum() and ":" in word for word in words_of(value))
+        return "" if named else "a list of headers, each Name: value"
     if key in EXAMPLES:
         return _fault_of_parts(words_of if isinstance(default, list) else gib_of, value)
     text = str(value).lower()
@@ -136,11 +176,12 @@ def needed(key: str, value: object, default: object) -> str:
         return "" if text in YES_NO else "true or false"
     if default == "auto":
         return "" if text in ("auto", *YES_NO) else "auto, true or false"
+    shortest = LEAST.get(key, "0s")
     try:
-        duration_s(str(value))
+        good = duration_s(str(value)) >= duration_s(shortest)
     except UsageError:
-        return "a duration with its unit, 0s or 1ms to 100 years"
-    return ""
+        good = False
+    return "" if good else f"a duration with its unit, {LEAST.get(key, '0s or 1ms')} to 100 years"
 
 
 def _is_command(text: str) -> bool:
@@ -206,6 +247,68 @@ def _reserve(name: str, value: object) -> float:
     if name in DEFAULTS:
         raise ValueError(f"a table of names and GiB, and {name} is a setting of its own: write it above [reserves]")
     raise ValueError(f"GiB from 0 to {MOST_RESERVE_GIB:.0f} by name, and {shown(name)} has {shown(value)}")
+
+
+def origin_of(url: object) -> str:
+    """What may be shown of an address: its scheme and host, `env:NAME`, `${NAME}`; "" for what is no address.
+
+    Path, query and whoever is named before the host may be secrets.
+    """
+    text = str(url)
+    kind, _, name = text.partition(":")
+    if kind == "env" and name.isidentifier():
+        return text
+    if text.startswith("${") and text[2:].partition("}")[0].isidentifier() and "}" in text:
+        return text.partition("}")[0] + "}"
+    scheme, slashes, rest = text.partition("://")
+    host = rest.partition("/")[0].partition("?")[0].partition("#")[0].rpartition("@")[2]
+    if scheme.lower() not in ("http", "https") or not slashes or not host or not text.isprintable() or " " in text:
+        return ""
+    return f"{scheme.lower()}://{host}"
+
+
+def fault_of_url(text: str) -> str:
+    """Why no notice can be sent to an address of http or https, "" if one can; nothing of it is in the answer.
+
+    `env:NAME` and what begins with `${NAME}` is no address before it is looked up.
+    """
+    if "://" not in text or text.startswith("${"):
+        return ""
+    from ipaddress import IPv6Address
+    from urllib.parse import urlsplit
+
+    try:
+        parts = urlsplit(text)
+        port = parts.port
+        if "[" in parts.netloc:
+            IPv6Address(parts.netloc.rpartition("@")[2].partition("[")[2].removesuffix(f":{port}").removesuffix("]"))
+    except ValueError:
+        return "its port must be a number up to 65535" if "[" not in text else "its host is no address of IPv6"
+    host = parts.hostname or ""
+    if not host or host.startswith(".") or ".." in host:
+        return "it has no host"
+    if port == 0:
+        return "its port must be a number from 1 on"
+    try:
+        host.encode("idna") if "${" not in host else b""
+    except UnicodeError:
+        return "its host is no name that can be looked up"
+    return ""
+
+
+def open_part(key: str, value: object) -> object:
+    """What may be shown of a setting's value: of one that may hold secrets, where it leads and what it is called."""
+    if key not in SECRET or not value:
+        return value
+    if key == "notify_url":
+        return f"{origin_of(value) or '(no address)'}{'' if str(value).startswith('env:') else '/...'}"
+    if key == "notify_command":
+        first, *others = (list(map(str, value)) if isinstance(value, list) else str(value).split()) or ["..."]
+        return f"{first} ..." if others else first
+    try:
+        return [f"{word.partition(':')[0]}: ..." if ":" in word else "..." for word in words_of(value)]
+    except ValueError:
+        return "..."
 
 
 def shown(value: object) -> str:

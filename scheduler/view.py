@@ -16,11 +16,11 @@ from typing import Any
 from sqlalchemy import Connection
 
 from scheduler.clock import SystemClock, seconds
-from scheduler.model.machine import Machine
+from scheduler.model.machine import Machine, nearest
 from scheduler.model.plan import Breaker, LeaseView, Snapshot, Waiting, Wish, WorkerView
 from scheduler.model.provider import NOTHING, Learned, Provider
 from scheduler.rules.peaks import bucket_of
-from scheduler.store import alone, breakers, leases, peaks, queue, raises, wishes, workers
+from scheduler.store import alone, breakers, checks, leases, peaks, queue, raises, wishes, workers
 from scheduler.store import heads as store_heads
 
 SHOW_AGAIN_S = 10.0
@@ -95,9 +95,13 @@ def snapshot(
     submitted_at = queue.last_submitted_at(tx)
     victims = store_heads.victims(tx)
     known = peaks.known(tx, machine.host_id)
-    used = _Used(known, peaks.sizes(tx, _ids(heads)) if known else {})
-    waiting = tuple(_waiting(row, victims.get(row.id), memory, now, wall, used) for row in heads)
-    lonely = tuple(_lonely(row, memory, now, wall, used) for row in alone.firsts(tx))
+    used, behind = _Used(known, peaks.sizes(tx, _ids(heads)) if known else {}), alone.firsts(tx)
+    fresh = checks.fresh(tx, [*_ids(heads), *(row.id for row in behind)])
+    waiting = tuple(_waiting(row, victims.get(row.id), memory, now, wall, used, fresh) for row in heads)
+    lonely = tuple(_lonely(row, memory, now, wall, used, fresh) for row in behind)
+    if machine.destinations is not None:
+        outs = store_heads.destinations(tx, [each.job_id for each in (*waiting, *lonely)])
+        waiting, lonely = _placed(waiting, outs, machine), _placed(lonely, outs, machine)
     since = (each for each in (*waiting, *lonely) if each.head_for_s is not None)
     memory.head_since = {each.job_id: now - (each.head_for_s or 0.0) for each in since}
     bound = {row.worker_id: row for row in live if row.worker_id is not None}
@@ -175,11 +179,23 @@ class _Used:
         return self.known.get((slug, variant, bucket_of(self.sizes.get(job_id))), NOTHING)
 
 
+def _placed(those: tuple[Waiting, ...], outs: dict[int, str], machine: Machine) -> tuple[Waiting, ...]:
+    """Waiting jobs with the room on the disk of their destination; one that nobody has looked at yet is not known."""
+    placed = []
+    for each in those:
+        if each.job_id in outs:
+            disk = nearest(machine.destinations or {}, outs[each.job_id].rpartition("/")[0])
+            room = (None, machine.disk_reserve_gib) if disk is None else (disk.free_gib, disk.reserve_gib)
+            each = replace(each, out=room)
+        placed.append(each)
+    return tuple(placed)
+
+
 def _ids(heads: list[Any]) -> list[int]:
     return [job_id for row in heads for job_id in (row.id, row.next_id) if job_id is not None]
 
 
-def _lonely(row: Any, memory: Memory, now: float, wall: float, used: _Used) -> Waiting:
+def _lonely(row: Any, memory: Memory, now: float, wall: float, used: _Used, fresh: frozenset[int]) -> Waiting:
     """One of the first of the jobs that run alone."""
     since = row.head_since_at
     return Waiting(
@@ -194,11 +210,18 @@ def _lonely(row: Any, memory: Memory, now: float, wall: float, used: _Used) -> W
         alone="measure" if row.measures else "again",
         behind=row.behind,
         batch=row.batch or "",
+        fresh=row.id in fresh,
     )
 
 
 def _waiting(
-    row: Any, victims: tuple[int, ...] | None, memory: Memory, now: float, wall: float, used: _Used
+    row: Any,
+    victims: tuple[int, ...] | None,
+    memory: Memory,
+    now: float,
+    wall: float,
+    used: _Used,
+    fresh: frozenset[int],
 ) -> Waiting:
     head_for_s = None
     if row.head_since_at is not None:
@@ -215,6 +238,8 @@ def _waiting(
         revision=row.revision,
         learned=used.of(row.slug, row.variant, row.id),
         following_learned=used.of(row.slug, row.variant, row.next_id),
+        fresh=row.id in fresh,
+        following_fresh=row.next_id in fresh,
     )
 
 

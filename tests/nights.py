@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import heapq
 import itertools
+import math
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -112,14 +113,8 @@ class Night:
         left = len(self.jobs)
         while left:
             wake_s = self._due[0][0] if self._due else float("inf")
-            closing_s = min(
-                (
-                    j.head_since_s + self.overtake_s
-                    for j in self._heads()
-                    if j.head_since_s + self.overtake_s > self.now_s + 1e-9
-                ),
-                default=float("inf"),
-            )
+            closings_s = [closing_s for _, closing_s in self._heads() if closing_s > self.now_s]
+            closing_s = min(closings_s, default=float("inf"))
             at_s = min(wake_s, closing_s)
             if at_s == float("inf"):
                 raise AssertionError(f"{left} jobs wait for ever at {self.now_s} s: {self._stuck()}")
@@ -136,8 +131,8 @@ class Night:
 
     def _close_windows(self) -> None:
         """Note, when a head's window closes, until when it must be sent: the end of what runs then."""
-        for job in self._heads():
-            if job.id not in self.limits and self.now_s >= (job.head_since_s or 0.0) + self.overtake_s - 1e-9:
+        for job, closing_s in self._heads():
+            if job.id not in self.limits and self.now_s >= closing_s:
                 ends = [self._end_s(w) for w in self.workers.values() if w.to_s is None and w.job is not None]
                 self.limits[job.id] = max([self.now_s, *ends]) + self.release_s
 
@@ -160,9 +155,16 @@ class Night:
                 found.append(f"job {job.id} of {job.slug} admitted at {job.admitted_s:.1f} s, bound {limit_s:.1f} s")
         return found
 
-    def _heads(self) -> list[Job]:
-        firsts = [self._by_id[queue[0][1]] for queue in self._queue.values() if queue]
-        return [job for job in firsts if job.head_since_s is not None]
+    def _heads(self) -> list[tuple[Job, float]]:
+        """Each head, and the first moment at which the plan sees its window closed: its age is a rounded difference."""
+        found = []
+        for job in (self._by_id[queue[0][1]] for queue in self._queue.values() if queue):
+            if job.head_since_s is not None:
+                closing_s = job.head_since_s + self.overtake_s
+                while closing_s - job.head_since_s < self.overtake_s:
+                    closing_s = math.nextafter(closing_s, math.inf)
+                found.append((job, closing_s))
+        return found
 
     def _stuck(self) -> str:
         return str([(slug, queue[:3]) for slug, queue in self._queue.items() if queue])

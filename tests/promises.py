@@ -30,7 +30,7 @@ from scheduler import locks
 from scheduler import loop as loop_module
 from scheduler.clock import seconds, stamp
 from scheduler.config import Paths
-from scheduler.errors import SchedqError, TakenOver, Temporary, UsageError
+from scheduler.errors import Refused, SchedqError, TakenOver, Temporary, UsageError
 from scheduler.loop import Loop
 from scheduler.model.host import (
     Adopt,
@@ -61,6 +61,7 @@ from scheduler.store import (
     intake,
     leases,
     operator,
+    passing,
     queue,
     schedulers,
     wishes,
@@ -771,13 +772,18 @@ class World:
             self.yard.after(0.0, Nudged())
 
     def submit(self, slug: str, fates: tuple[str, ...] = (), run_s: float = 5.0, **columns: Any) -> int:
-        """Put a job in; its id."""
+        """Put a job in; its id. `after`: words of what it comes after; it comes after nobody if that cannot be."""
         name, _, variant = slug.partition(":")
+        after = columns.pop("after", None)
         row = {
             "slug": name, "variant": variant, "name": "x", "revision": "r", "input_name": "x.json",
             "input_kind": "json", "data": b"%d" % len(self.given), "submitted_at": stamp(self.clock.now_s()), **columns,
         }  # fmt: skip
-        [job_id] = intake.submit(self.paths, [row])
+        try:
+            [job_id] = intake.submit(self.paths, [{**row, "beside": {"after": after}} if after else row])
+        except Refused as error:
+            assert after and "needs" in str(error), f"a job was refused: {error}"
+            [job_id] = intake.submit(self.paths, [row])
         assert job_id not in self.given, f"P1: id {job_id} was given twice"
         self.given.add(job_id)
         self.yard.fates[job_id], self.yard.runs[job_id] = list(fates), run_s
@@ -800,6 +806,10 @@ class World:
                 cell = "same" if now == before else now
             except UsageError:
                 cell = "says"
+            except Refused as error:
+                broken = self.eye.execute(BROKEN, (job_id,)).fetchone()
+                assert broken and self.state(job_id) == before, f"{word} of job {job_id}: {error}"
+                return "refused"
         after, wanted = self.state(job_id), OPERATOR[word][before]
         assert cell == wanted, f"{word} of a job that is {before}: {cell} instead of {wanted}"
         assert after == (before if cell in ("same", "says") else cell), f"{word}: job {job_id} is {after}"
@@ -852,7 +862,11 @@ class World:
         for row in self.look().jobs.values():
             with self.desk.write() as tx:
                 if row["state"] == "held":
-                    operator.release(tx, row["id"], at)
+                    try:
+                        operator.release(tx, row["id"], at)
+                    except Refused:
+                        passing.untie(tx, row["id"], at)
+                        operator.release(tx, row["id"], at)
                 if row["state"] in ("queued", "held") and row["revision"] != "r":
                     operator.update(tx, row["id"], at, {"revision": "r"})
 
@@ -948,6 +962,10 @@ class World:
                 provider = self.yard.catalog.get((job["slug"], job["variant"]))
                 assert provider is not None and provider.installed, f"{who} was taken without its provider"
                 assert provider.revision == job["revision"], f"{who} was taken by another revision"
+            for gate in self.eye.execute(GATES_OF, (job_id,)):
+                parent = after.jobs[gate["parent_id"]]
+                fitting = ("succeeded",) if gate["need"] == "ok" else JOB_ENDED
+                assert parent["state"] in fitting, f"{who} was taken before {_told(parent)}, and comes after it"
             tried = [seen.breakers.get(job["slug"]) for seen in (before, after)]
             if all(tried) and tuple(tried[0]) == tuple(tried[1]):
                 assert seconds(tried[0]["next_try_at"]) <= wall + 1e-3, f"{who} was taken while its breaker is open"
@@ -1005,6 +1023,10 @@ class World:
             (r["slug"], r["variant"], r["state"] if r["blocked"] is None else "blocked", r["priority"])
             for r in seen.jobs.values()
         )
+        for gate in self.eye.execute("SELECT * FROM gates"):
+            state = seen.jobs[gate["parent_id"]]["state"]
+            counts = int(state not in JOB_ENDED), int(state in JOB_ENDED and state != "succeeded")
+            assert (gate["open"], gate["bad"]) == counts, f"the gate of a job that is {state} says {tuple(gate)}"
         kept = {tuple(row)[:4]: row["n"] for row in self.eye.execute(DEPTH)}
         assert {key: n for key, n in kept.items() if n} == dict(counted), f"P12: the depth says {kept}, not {counted}"
 
@@ -1073,6 +1095,8 @@ class World:
                 assert row["outcome"] == "ok", f"P9: {who} had answered ok"
 
 
+GATES_OF = "SELECT parent_id, need FROM waits JOIN gates ON gates.id = gate_id WHERE job_id = ?"
+BROKEN = "SELECT 1 FROM waits JOIN gates ON gates.id = gate_id WHERE job_id = ? AND need = 'ok' AND bad > 0"
 DEPTH = "SELECT slug, variant, state, priority, n FROM depth"
 
 

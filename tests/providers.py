@@ -13,6 +13,7 @@ import sys
 import tempfile
 import threading
 import tomllib
+from fnmatch import fnmatchcase
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,7 @@ from typing import Any, Self
 from scheduler import clock
 from scheduler.config import Paths
 from scheduler.host import environments
+from scheduler.rules.expectation import File, Outputs, file_rules, judge
 
 ROOT = Path(__file__).resolve().parent.parent
 MANIFESTS = ROOT / "manifests"
@@ -50,34 +52,17 @@ def installed(spec: dict[str, Any]) -> str:
     return environments.install(spec, lambda text: print(text, file=sys.stderr), envs=[ENVS]).python
 
 
-def pointed(value: Any, pointer: str) -> Any:
-    """What a JSON pointer leads to; KeyError or IndexError if nothing is there."""
-    for part in pointer.split("/")[1:]:
-        part = part.replace("~1", "/").replace("~0", "~")
-        value = value[int(part)] if isinstance(value, list) else value[part]
-    return value
-
-
-def unmet(reply: Any, expect: dict[str, Any]) -> list[str]:
-    """The expectations of a validation case that a reply does not meet, in words."""
-    found = []
-    for pointer, wanted in expect.items():
-        rule = wanted if isinstance(wanted, dict) else {"value": wanted}
-        try:
-            value = pointed(reply, pointer)
-        except (KeyError, IndexError):
-            if rule.get("exists") is not False:
-                found.append(f"{pointer}: nothing is there")
-            continue
-        if rule.get("exists") is False:
-            found.append(f"{pointer}: {value!r} is there")
-        if "value" in rule and value != rule["value"]:
-            found.append(f"{pointer}: {value!r} is not {rule['value']!r}")
-        if "min" in rule and value < rule["min"]:
-            found.append(f"{pointer}: {value!r} is under {rule['min']!r}")
-        if "max" in rule and value > rule["max"]:
-            found.append(f"{pointer}: {value!r} is over {rule['max']!r}")
-    return found
+def unmet(reply: Any, expect: dict[str, Any], outputs: Path | None = None) -> list[str]:
+    """The expectations of a validation case that a reply, and what lies in this folder, do not meet, in words."""
+    found = Outputs()
+    if outputs is not None:
+        there = {str(path.relative_to(outputs)): path for path in outputs.rglob("*") if path.is_file()}
+        sizes = {name: File(name, path.stat().st_size, "") for name, path in there.items()}
+        globs = file_rules(expect.get("files", {}))
+        found = Outputs(
+            tuple(there), {glob: tuple(sizes[name] for name in there if fnmatchcase(name, glob)) for glob in globs}
+        )
+    return [f"{each.place}: expected {each.expected}, found {each.found}" for each in judge(expect, reply, found)]
 
 
 class Worker:

@@ -8,16 +8,9 @@ import sys
 from scheduler.cli import say
 from scheduler.cli.fast import Call
 from scheduler.config import Paths, config_files, manifest_folders
+from scheduler.rules.health import wal_fault
 
 VERSION = "0.1.0"
-_REPAIRED = ((3, 44, 6, 3, 45, 0), (3, 50, 7, 3, 51, 0))
-
-
-def wal_reset_bug(version: tuple[int, int, int]) -> bool:
-    """Whether SQLite of this version can damage a WAL database that two connections write (E11)."""
-    if version >= (3, 51, 3) or version < (3, 7, 0):
-        return False
-    return not any(each[:3] <= version < each[3:] for each in _REPAIRED)
 
 
 def version(call: Call) -> int:
@@ -25,7 +18,7 @@ def version(call: Call) -> int:
     from scheduler.store import connection
 
     library = connection.library()
-    number, bug = ".".join(map(str, library)), wal_reset_bug(library)
+    number, bug = ".".join(map(str, library)), wal_fault(library)
     about = {
         "schema_version": 1,
         "schedq": VERSION,

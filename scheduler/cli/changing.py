@@ -8,11 +8,12 @@ from __future__ import annotations
 import os
 
 from scheduler.cli import ids as names
-from scheduler.cli import say
+from scheduler.cli import say, stamps
 from scheduler.cli.fast import Call
 from scheduler.cli.options import UNENDED
 from scheduler.client import Client
 from scheduler.store import intake, peek
+from scheduler.store.absent import missing
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def change(
         say.note(f"nothing was {done}: {kept}")
         return 0
     for each in [each for each in told if not (dry and each.changed)][:ASK_ABOVE] if named or not dry else ():
-        say.note(each.said)
+        say.note(stamps.locally(each.said))
     if dry:
         return code
     if len(told) > ASK_ABOVE:
@@ -125,12 +126,12 @@ def _chosen(call: Call, client: Client, able: tuple[str, ...], beside: tuple[str
 
 def _would(client: Client, verb: str, changed: list[Told], kept: str) -> None:
     """Print the jobs that a verb would change, a line each, and how many that are."""
-    from scheduler.cli import pages
+    from scheduler.cli import joblines
 
     jobs = peek.briefly(client.paths, [each.id for each in changed])
     for each in changed:
         then = f" -> {each.state}" if each.state != each.before else ""
-        say.out(f"{pages.begin(jobs[each.id])} {each.before}{then}")
+        say.out(f"{joblines.begin(jobs[each.id])} {each.before}{then}")
     count = say.counted(len(changed), "job") if changed else "no job"
     say.note(f"would {verb} {count}" + (f"; {kept}" if kept else ""))
 
@@ -159,7 +160,7 @@ def _would_cancel(client: Client, chosen: list[int]) -> list[tuple[int, str, str
     states = peek.states(client.paths, chosen)
     absent = [job_id for job_id in chosen if job_id not in states]
     if absent:
-        raise intake.missing(absent, client.paths)
+        raise missing(absent, client.paths)
     cells = [(job_id, states[job_id], intake.CANCEL[states[job_id]]) for job_id in chosen]
     return [(job_id, before, "cancelled" if cell == "cancelled" else before) for job_id, before, cell in cells]
 

@@ -29,7 +29,8 @@ def argv(*words: str) -> list[str]:
 def environment(paths: Paths) -> dict[str, str]:
     """The caller's environment for a process that starts in /: relative places made absolute, this package found."""
     env = dict(os.environ, SCHEDQ_HOME=paths.home)
-    env.pop("SCHEDQ_WORKER", None)
+    for mark in ("SCHEDQ_WORKER", "SCHEDQ_RUN"):
+        env.pop(mark, None)
     for variable in ("SCHEDQ_MANIFESTS", "SCHEDQ_ENVS", "PYTHONPATH"):
         if env.get(variable):
             env[variable] = ":".join(os.path.abspath(each) for each in env[variable].split(":") if each)

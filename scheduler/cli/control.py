@@ -18,7 +18,8 @@ from scheduler.client import Client
 from scheduler.clock import now_at, now_s
 from scheduler.config import Paths
 from scheduler.errors import BrokenManifest, Refused, UsageError
-from scheduler.store import breakers, events, intake, operator, peek
+from scheduler.store import breakers, events, operator, passing, peek
+from scheduler.store.absent import missing
 from scheduler.store.engine import Store
 
 AT_ONCE = 200
@@ -40,9 +41,16 @@ def release(call: Call) -> int:
 
 
 def requeue(call: Call) -> int:
-    """Open jobs again that failed, timed out or were cancelled, under their ids."""
-    client = Client()
-    act = partial(_moved, client.paths, operator.requeue, "requeued")
+    """Open jobs again that failed, timed out or were cancelled, under their ids; with another time limit if asked."""
+    client, timeout_s = Client(), asked_anew(call).get("timeout_s")
+
+    def move(tx: Connection, job_id: int, at: str) -> str:
+        state = operator.requeue(tx, job_id, at)
+        if timeout_s is not None and state in operator.WAITING:
+            operator.update(tx, job_id, at, {"timeout_s": timeout_s})
+        return state
+
+    act = partial(_moved, client.paths, move, "requeued")
     return change(call, client, ("requeue", "requeued"), ENDED[1:], act, note=what_keeps(client.paths))
 
 
@@ -59,22 +67,34 @@ def _moved(
 def update(call: Call) -> int:
     """Change what jobs asked for. UsageError if nothing is given to change."""
     client = Client()
-    columns, repin = asked_anew(call), call.flag("repin")
-    if not columns and not repin:
+    columns, repin, untied = asked_anew(call), call.flag("repin"), _untied(call)
+    if not columns and not repin and not untied:
         raise UsageError("update needs something to change, like --priority 5; schedq update --help lists it all")
 
     def changed(ids: list[int], dry: bool) -> list[Told]:
         anew = repinning.Repinning(client, ids) if repin else None
 
         def act(tx: Connection, job_id: int, at: str) -> str:
-            return operator.update(tx, job_id, at, {**columns, **(anew.columns(job_id) if anew else {})})
+            said = [passing.untie(tx, job_id, at)] if untied else []
+            if columns or anew:
+                said.append(operator.update(tx, job_id, at, {**columns, **(anew.columns(job_id) if anew else {})}))
+            return ", ".join(filter(None, said))
 
         return _each(client.paths, ids, "changed", act, dry=dry)
 
     asked = {*columns, *(("revision",) if repin else ())}
     able = tuple(state for state in UNENDED if all(state in operator.CHANGEABLE[column] for column in asked))
+    able = tuple(state for state in able if state in operator.WAITING or not untied)
     rest = tuple(state for state in UNENDED if state not in able)
     return change(call, client, ("update", "changed"), able, changed, beside=rest)
+
+
+def _untied(call: Call) -> bool:
+    """Whether jobs are to come after nobody: --after none, the only thing that can be changed of that."""
+    word = call.text("after")
+    if word not in (None, "none"):
+        raise UsageError(f"--after {word}: of what a job comes after only none can be given later; submit it again")
+    return word == "none"
 
 
 def asked_anew(call: Call) -> dict[str, Any]:
@@ -84,7 +104,8 @@ def asked_anew(call: Call) -> dict[str, Any]:
     if timeout_s == 0.0:
         raise UsageError(f"--timeout {call.text('timeout')} would end every attempt at once; give it 1ms or more")
     more = {"priority": priority, "timeout_s": timeout_s}
-    return {**columns, **{column: value for column, value in more.items() if value is not None}}
+    begin = {} if call.text("begin") is None else {"not_before_at": given.begin(call.text("begin"), "--begin")}
+    return {**columns, **{column: value for column, value in more.items() if value is not None}, **begin}
 
 
 class _Undone(Exception):
@@ -102,17 +123,20 @@ def _each(
     there = peek.states(paths, ids)
     absent = [job_id for job_id in ids if job_id not in there]
     if absent:
-        raise intake.missing(absent, paths)
+        raise missing(absent, paths)
     told: list[Told] = []
     with closing(Store(paths)) as store:
+        with store.read() as tx:
+            order = passing.parents_first(tx, ids)  # whether a job can go on depends on those that it comes after
         for start in range(0, len(ids), AT_ONCE):
             with suppress(_Undone), store.write() as tx:
-                told += [_one(tx, job_id, done, act) for job_id in ids[start : start + AT_ONCE]]
+                told += [_one(tx, job_id, done, act) for job_id in order[start : start + AT_ONCE]]
                 if dry:
                     raise _Undone
     if not dry:
         wake.nudge(paths)
-    return told
+    places = {job_id: place for place, job_id in enumerate(ids)}
+    return sorted(told, key=lambda each: places[each.id])
 
 
 def _one(tx: Connection, job_id: int, done: str, act: Callable[[Connection, int, str], str]) -> Told:

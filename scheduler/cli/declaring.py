@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 
 from scheduler import catalog, strangers
-from scheduler.cli import say
+from scheduler.cli import say, stamps
 from scheduler.cli.fast import Call
 from scheduler.clock import now_at
 from scheduler.config import Paths
@@ -167,13 +167,13 @@ def _list(call: Call, paths: Paths) -> int:
     if not found:
         say.note("nothing is declared; schedq machine shows who holds memory here and is not known")
         return 0
-    head = f"{'who, GiB':20}{'devices':>9}{'memory':>9}  {'declared by':12} {'at'}"
+    head = f"{'who, GiB':18}{'devices':>9}{'memory':>9}  {'by':10}{'since'}"
     lines = [say.paint(head, "bold")]
     for each in found:
         ended = ", gone" if _ended(each) else ""
         lines.append(
-            f"{say.fill(each.who, 19)} {say.gib(each.vram_gib):>9}{say.gib(each.ram_gib):>9}  "
-            f"{say.fill(each.user, 12)} {each.at[:19]}Z{ended}"
+            f"{say.fill(each.who, 17)} {say.gib(each.vram_gib):>9}{say.gib(each.ram_gib):>9}  "
+            f"{say.fill(each.user, 9)} {stamps.local(each.at)}{ended}"
         )
     say.out("\n".join(lines))
     return 0

@@ -91,6 +91,9 @@ def parse(verb: Verb, argv: list[str]) -> Call:
             plain.extend(argv[at:])
             break
         if len(word) < 2 or word[0] != "-":
+            if len(plain) < len(verb.arguments) and verb.arguments[len(plain)].rest:
+                plain.extend(argv[at - 1 :])
+                break
             plain.append(word)
             continue
         if word[1] == "-":
@@ -130,7 +133,7 @@ def parse(verb: Verb, argv: list[str]) -> Call:
 
 LISTED = {
     "SLUG": "; schedq providers list shows them", "ID": "; schedq status shows them",
-    "ID|SLUG": "; schedq workers shows them",
+    "ID|SLUG": "; schedq workers shows them", "SCHEDULE": "; schedq schedule shows them",
 }  # fmt: skip
 """Where the words that an argument takes are listed, by its metavar."""
 

@@ -1,4 +1,4 @@
-"""The Typer app, made from the table of verbs: `--help`, shell completion, and the verbs that are seldom asked."""
+"""The Typer app, made from the table of verbs: `--help` and the verbs that are seldom asked."""
 
 from __future__ import annotations
 
@@ -143,6 +143,7 @@ def _app(about: str) -> typer.Typer:
     return typer.Typer(
         cls=_Group,
         help=about,
+        add_completion=False,
         rich_markup_mode="rich",
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["--help", "-h"]},
@@ -168,7 +169,7 @@ def main(argv: list[str]) -> int:
     except typer.Exit as left:
         return int(left.exit_code)
     except SystemExit as left:
-        if left.code == 1 and "_SCHEDQ_COMPLETE" not in os.environ:
+        if left.code == 1:
             raise say.Quiet(say.BROKEN_PIPE) from None  # what Rich does when nobody reads
         raise
     except OSError as error:

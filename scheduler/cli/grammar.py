@@ -19,13 +19,14 @@ OTHERS = {
     "list": "providers list, schedq workers list, or schedq status", "check": "providers check, or schedq db check",
     "stop": "down", "quit": "down", "exit": "down", "start": "up",
     "rm": "cancel", "kill": "cancel", "del": "cancel", "delete": "cancel", "remove": "cancel", "abort": "cancel",
-    "ps": "status", "top": "status", "ls": "status", "stat": "status", "jobs": "status", "info": "show",
+    "top": "status --watch", "watch": "status --watch",
+    "ps": "status", "ls": "status", "stat": "status", "jobs": "status", "info": "show",
     "logs": "log", "tail": "log ID -f", "output": "result", "outputs": "result",
     "retry": "requeue", "rerun": "requeue", "add": "submit", "enqueue": "submit", "suspend": "hold",
 }  # fmt: skip
 """What other programs, or a group of ours, call a verb -> the verb that does it."""
 
-FRONT = ("--help", "-h", "--version", "--install-completion", "--show-completion")
+FRONT = ("--help", "-h", "--version")
 """What may be asked without a verb."""
 
 
@@ -63,10 +64,13 @@ def verb_of(argv: list[str]) -> tuple[Verb | None, list[str]]:
     """
     from scheduler.errors import UsageError
 
+    if argv and argv[0] in ("--install-completion", "--show-completion"):
+        raise UsageError(f"there is no {argv[0]}; schedq completion prints a shell's script, its --help where it goes")
     if not argv or (argv[0].startswith("-") and argv[0] not in FRONT):
         return VERBS["status"], argv
     first, rest = argv[0], argv[1:]
     if first == "help":
+        verb_of(rest)
         return None, [*rest, "--help"]
     if first == "--version":
         return VERBS["version"], rest

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from scheduler.cli import say
 from scheduler.cli.fast import Call
 from scheduler.cli.grammar import nearest
 from scheduler.cli.options import OUTCOMES, STATES
 from scheduler.config import Paths
 from scheduler.errors import BrokenManifest, NoSuchJob, UnknownProvider, UsageError
 
-FILTERS = ("batch", "slug", "state", "outcome", "name", "mine", "since")
+FILTERS = ("batch", "label", "slug", "state", "outcome", "name", "mine", "user", "since")
 MOST = 1_000_000
 
 
@@ -57,12 +56,13 @@ def _is_number(text: str) -> bool:
 def filters(call: Call) -> dict[str, object]:
     """The filters that a call gives, as store.peek.ids takes them."""
     given: dict[str, object] = {key: call.values[key] for key in FILTERS if call.values.get(key)}
-    since_s = call.duration_s("since")
-    if since_s is not None:
-        from scheduler.clock import now_s, stamp
+    if "since" in given:
+        from scheduler.cli import moments
 
-        given["since"] = stamp(now_s() - since_s)
+        given["since"] = moments.since(str(given["since"]))
     if given.pop("mine", False):
+        if "user" in given:
+            raise UsageError("--mine and --user both name who submitted it; give one of them")
         from scheduler.store import identity
 
         given["user"] = identity.user()
@@ -106,17 +106,14 @@ def found(given: dict[str, object], paths: Paths) -> list[int]:
     from scheduler.store import peek
 
     jobs = peek.ids(paths, given)
-    if not jobs:
-        if "slug" in given or "batch" in given:
-            _require_known(given, paths)
-        if given.get("state") == ["refused"] and "outcome" not in given:
-            say.note("a request that its worker refused is failed: --outcome refused finds it")
+    if not jobs and {"slug", "batch", "label"} & set(given):
+        _require_known(given, paths)
     return jobs
 
 
 def _require_known(given: dict[str, object], paths: Paths) -> None:
-    """Raise for a slug that is neither a provider's nor any job's, and for a batch without a job; with the nearest."""
-    from scheduler.store import peek
+    """Raise for a slug that is neither a provider's nor a job's, a batch or label that no job has; with the nearest."""
+    from scheduler.store import history, peek
 
     slug, batch = given.get("slug"), given.get("batch")
     batches, slugs = peek.names(paths, str(batch))
@@ -125,6 +122,11 @@ def _require_known(given: dict[str, object], paths: Paths) -> None:
     if batch is not None and batches is not None:
         hint = nearest(str(batch), batches)
         raise NoSuchJob(f"no job has the batch {batch!r} in the queue at {paths.home}{hint or SHOWS_BATCHES}")
+    for label in map(str, given.get("label") or ()):  # type: ignore[call-overload]
+        labels = history.labels(paths, label)
+        if labels is not None:
+            hint = nearest(label, labels) or "; schedq submit --label LABEL gives it one"
+            raise NoSuchJob(f"no job has the label {label!r} in the queue at {paths.home}{hint}")
 
 
 SHOWS_BATCHES = "; schedq show ID names the batch that a job has, and schedq submit --batch NAME gives it one"

@@ -5,7 +5,7 @@ Standard library only until something was learned.
 
 from __future__ import annotations
 
-from scheduler.cli import say
+from scheduler.cli import say, stamps
 from scheduler.config import Paths
 from scheduler.errors import SchedqError
 from scheduler.store.learned import learned
@@ -83,6 +83,6 @@ def lines(those: list[dict[str, Any]]) -> list[str]:
         where = f" on {each['device']}" if each["device"] else ""
         found.append(
             f"size {bucket_words(each['bucket'])}: {', '.join(parts) or 'nothing seen'} at most in the last "
-            f"{each['runs']} runs{where}, the newest {each['at'][:16]}Z"
+            f"{each['runs']} runs{where}, the newest {stamps.local(each['at'])}"
         )
     return found

@@ -7,7 +7,7 @@ import sys
 from contextlib import suppress
 
 from scheduler import catalog, wake
-from scheduler.cli import asking, remaining, say, starting, stopping, takeover
+from scheduler.cli import asking, children, remaining, say, starting, stopping, takeover
 from scheduler.cli.about import VERSION
 from scheduler.cli.fast import Call
 from scheduler.clock import now_s, seconds
@@ -78,7 +78,10 @@ def _serve(paths: Paths, *, foreground: bool, auto_down: bool, drain: bool = Fal
     starting.prepare(paths)
     app.log_to(paths, set_up, foreground=foreground)
     auto_down_s = set_up.seconds("auto_down") if auto_down else None
-    return app.run(paths, set_up, version=VERSION, auto_down_s=auto_down_s, drain=drain, supervised=supervised)
+    return app.run(
+        paths, set_up, version=VERSION, auto_down_s=auto_down_s, drain=drain, supervised=supervised,
+        environ=children.environment(paths),
+    )  # fmt: skip
 
 
 def down(call: Call) -> int:

@@ -13,6 +13,7 @@ from scheduler.client import Client
 from scheduler.clock import now_at, seconds
 from scheduler.config import Paths, config_files
 from scheduler.errors import SchedqError, UsageError
+from scheduler.night import validation
 from scheduler.rules.peaks import MARGIN, budget_gib, judged, took_all
 from scheduler.store import events, identity, peaks, peek
 from scheduler.store.engine import Store
@@ -101,15 +102,11 @@ def cases(client: Client, spec: dict[str, Any]) -> list[dict[str, Any]]:
             f"{_name(spec)} has no [[validation]] case to be measured with; add one with its largest usual input to "
             f"{spec['manifest']}"
         )
-    undeclared = {**spec, "vram_gib": 0.0, "ram_gib": 0.0}
     batch = f"measure-{spec['slug']}-{now_at()[:19]}Z"
     behind = peek.last_id(client.paths) or 0
     rows: list[dict[str, Any]] = []
     for case in spec["validation"]:
-        [row] = client.checked(
-            _name(spec), [case["input"]], spec=undeclared, params=case["params"], name=case["name"], batch=batch,
-            timeout_s=case["timeout_s"], max_attempts=1,
-        )  # fmt: skip
+        row = validation.row_of(client, spec, case, batch, max_attempts=1, name=case["name"])
         rows.append({**row, "blocked": "after", "behind": behind, "measures": 1})
     return sorted(rows, key=lambda row: float(row["size"] or 0.0))
 

@@ -16,12 +16,16 @@ RETRIED = ("crashed", "no_reply", "lost", "timed_out", "error", "no_outputs")
 
 
 class Argument:
-    """Words without a flag: `least` of them at least, one at most unless `many`."""
+    """Words without a flag: `least` of them at least, one at most unless `many`. `rest`: from its first word on all
+    words are its own, options too.
+    """
 
-    __slots__ = ("help", "key", "least", "many", "metavar")
+    __slots__ = ("help", "key", "least", "many", "metavar", "rest")
 
-    def __init__(self, metavar: str, help: str, *, least: int = 1, many: bool = False, key: str = "") -> None:
-        self.metavar, self.help, self.least, self.many = metavar, help, least, many
+    def __init__(
+        self, metavar: str, help: str, *, least: int = 1, many: bool = False, key: str = "", rest: bool = False
+    ) -> None:
+        self.metavar, self.help, self.least, self.many, self.rest = metavar, help, least, many or rest, rest
         self.key = key or metavar.lower()
 
 
@@ -34,10 +38,18 @@ class Option:
     __slots__ = ("flag", "help", "key", "many", "metavar", "short", "words")
 
     def __init__(
-        self, flag: str, metavar: str, help: str, *, many: bool = False, short: str = "", words: str = ""
+        self,
+        flag: str,
+        metavar: str,
+        help: str,
+        *,
+        many: bool = False,
+        short: str = "",
+        words: str = "",
+        key: str = "",
     ) -> None:
         self.flag, self.metavar, self.help, self.many, self.short = flag, metavar, help, many, short
-        self.key, self.words = flag[2:].replace("-", "_"), words
+        self.key, self.words = key or flag[2:].replace("-", "_"), words
 
 
 class Verb:
@@ -86,7 +98,7 @@ REQUEST = (
     Option("--name", "NAME", "call the job so; otherwise the input's file stem"),
     Option("--out", "PATH", "where outputs go; may hold {name} {id} {slug} {batch}"),
     Option("--priority", "N", "higher goes first; 0 unless given, may be negative"),
-    Option("--key", "KEY", "the same key is the same job: a second call finds the first one's"),
+    Option("--key", "KEY", "the same key is the same job: a second call finds the first one's; may hold {name}"),
     Option("--batch", "BATCH", "a name that jobs submitted together share"),
     Option("--overwrite", "", "let the outputs take the place of what is at the destination"),
     *RETRY,
@@ -100,7 +112,7 @@ CHANGES = (
 
 def filters(states: tuple[str, ...] = STATES, outcomes: tuple[str, ...] = OUTCOMES) -> tuple[Option, ...]:
     """The options that choose jobs, for a verb that can do something to those in these states, that ended so."""
-    refused = " (a request that its worker refused is failed, with --outcome refused)" * ("refused" in states)
+    refused = " (what its worker refused is refused, not failed)" * ("refused" in states)
     quarantined = " (a job of which two workers died is quarantined, whatever they died of)"
     outcome = Option(
         "--outcome", "KIND,...", "jobs that ended in one of these ways",
@@ -108,12 +120,13 @@ def filters(states: tuple[str, ...] = STATES, outcomes: tuple[str, ...] = OUTCOM
     )  # fmt: skip
     return (
         Option("--batch", "BATCH", "jobs of this batch"),
+        Option("--label", "LABEL", "jobs with this label; again: with each of them", many=True),
         Option("--slug", "SLUG", "jobs of this provider"),
         Option("--state", "STATE,...", "jobs in one of these states", words=f"{', '.join(states)}{refused}"),
         *((outcome,) if outcomes else ()),
         Option("--name", "GLOB", "jobs whose name matches"),
         Option("--mine", "", "jobs that I submitted"),
-        Option("--since", "DURATION", "jobs submitted in the last DURATION, like 12h"),
+        Option("--since", "WHEN", "jobs submitted since then: 12h (ago), 20:00 (the last one), 2026-11-29T20:00"),
     )
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from scheduler.cli import say
 from scheduler.cli.fast import Call
-from scheduler.cli.say import span, wrap
+from scheduler.cli.joblines import named
+from scheduler.cli.say import soon, wrap
 from scheduler.cli.tables import Column, Table
 from scheduler.config import Paths
 
@@ -52,7 +53,7 @@ def page(found: dict[str, Any]) -> list[str]:
         told.append("? = nobody can tell yet; schedq status says what stands in the way")
     ends = [job["ends_in_s"] for job in jobs]
     if ends and None not in ends and not more:
-        told.append(f"all of it is expected to be done in {span(max(ends))}")
+        told.append(f"all of it is expected to be done in {soon(max(ends))}")
     return lines + [line for text in told for line in wrap(text, " " * 7)]
 
 
@@ -61,8 +62,8 @@ def _line(job: dict[str, Any], table: Table) -> str:
     state = "starting" if job["state"] == "admitted" else job["state"]
     state = "waiting" if state == "queued" else state
     starts = "-" if job["state"] == "running" else _in(job["starts_in_s"])
-    return table.row(str(job["id"]), name, str(job["name"]), state, starts, _in(job["ends_in_s"]))
+    return table.row(str(job["id"]), name, named(job), state, starts, _in(job["ends_in_s"]))
 
 
 def _in(seconds: float | None) -> str:
-    return "?" if seconds is None else span(seconds)
+    return "?" if seconds is None else soon(seconds)

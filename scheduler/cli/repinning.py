@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from scheduler import given, request
+from scheduler import drafting, given, request
 from scheduler.client import Client
 from scheduler.errors import NoSuchJob, Refused, SchedqError
 from scheduler.store import peek
@@ -50,18 +50,26 @@ class Repinning:
         values = request.parameters(spec, given.assignments(job["params"]))
         data = peek.input_bytes(self._client.paths, job["id"]) or b""
         rules, alone = spec["input"]["files"], {**spec, "input": {**spec["input"], "files": []}}
-        row = request.check(alone, data, job["input_name"], None, values, self._client.paths)
-        _refuse_other_files(rules, row["input_kind"], data, job["files"])
+        row = drafting.check(alone, data, job["input_name"], None, values, self._client.paths)
+        refs = ((row.get("beside") or {}).get("draft") or {}).get("refs", ())
+        _refuse_other_files(rules, row["input_kind"], data, job["files"], {ref["at"] for ref in refs})
         return {"revision": spec["revision"], "params": as_text(row["params"]), "size": row["size"]}
 
 
-def _refuse_other_files(rules: list[Any], kind: str, data: bytes, kept: dict[str, Any]) -> None:
-    """Refused if this revision takes other values of the input for files than were kept at submit."""
+def _refuse_other_files(rules: list[Any], kind: str, data: bytes, kept: dict[str, Any], later: set[str]) -> None:
+    """Refused if this revision takes other values of the input for files than were kept at submit.
+
+    `later`: places of values that are still to come, which are checked then.
+    """
     value = request.parsed(kind, data, "the input") if rules else None
     found = set()
     for rule in rules:
         pattern, words = (rule, ()) if isinstance(rule, str) else (rule["pointer"], rule["except"])
-        found |= {at for at, path in request.found_at(value, pattern) if path is not None and path not in words}
+        found |= {
+            at
+            for at, path in request.found_at(value, pattern)
+            if at not in later and path is not None and path not in words
+        }
     if found != set(kept):
         other = ", ".join(sorted(found ^ set(kept))[:4])
         raise Refused(f"it takes other values of the input for files ({other}); submit it again")

@@ -1,4 +1,4 @@
-"""`submit` and `run`: requests go in; for `run` the reply comes out."""
+"""`run`: a request goes in and its reply comes out; and what `submit` asks for in the same way."""
 
 from __future__ import annotations
 
@@ -11,7 +11,6 @@ from scheduler.client import Client, failure, not_ended
 from scheduler.clock import monotonic_s
 from scheduler.config import envs
 from scheduler.errors import SchedqError, Temporary, UsageError, WaitTimedOut
-from scheduler.store import peek, turnstile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -23,69 +22,10 @@ SILENT_S, TICK_S = 5.0, 1.0
 """How often a job that is waited for is looked at: for a file or a pipe, and for somebody at a terminal."""
 
 
-def submit(call: Call) -> int:
-    """Queue one job for each input and print the ids, one a line; nothing else goes to stdout."""
-    client = Client()
-    timeout_s = call.duration_s("timeout")
-    if timeout_s == 0.0:
-        raise UsageError(f"--timeout {call.text('timeout')} would end every attempt at once; give it 1ms or more")
-    spec, sources = _asked(client, call, call.many("input"))
-    rows = _rows(client, call, spec, sources, timeout_s=timeout_s, hold=call.flag("hold"))
-    client.enqueue(rows, lambda ids: _print_ids(call, ids))
-    _note_moved(client)
-    try:
-        _notes(client, spec, held=call.flag("hold"))
-    except (OSError, SchedqError):
-        pass  # the ids are out, and what else there is to say is no reason to call that a failure
-    return 0
-
-
-def _print_ids(call: Call, ids: list[int]) -> None:
-    if call.flag("json"):
-        text = say.document({"schema_version": 1, "ids": ids, "batch": call.text("batch")})
-    else:
-        text = "\n".join(map(str, ids))
-    try:
-        say.out(text)
-    except (SchedqError, say.Quiet):
-        say.note(f"schedq: queued as {_ids(ids)}, which stdout did not take")
-        raise
-
-
-def _ids(ids: list[int]) -> str:
-    if len(ids) > 1 and ids[-1] - ids[0] == len(ids) - 1:
-        return f"{ids[0]}-{ids[-1]}"
-    return ",".join(map(str, ids))
-
-
-def _note_moved(client: Client) -> None:
-    for out, aside in client.moved:
-        say.note(f"note: what was at {out} lies at {aside} now, and stays there however the job ends")
-
-
-def _notes(client: Client, spec: dict[str, Any], *, held: bool) -> None:
-    if held:
-        say.note("note: held until schedq release")
-    elif any(stops := peek.stopped(client.paths)):
-        word = "drained" if stops[1] else "paused"
-        say.note(f"note: the queue is {word}, so nothing starts yet; schedq queue resume ends that")
-    missing = not_installed(spec)
-    if missing:
-        say.note(f"note: {missing}; the job waits until then")
-    if not wake.scheduler_runs(client.paths):
-        say.note("note: no scheduler runs, so nothing starts yet; start it: schedq up")
-    elif (stopped := turnstile.stopped_scheduler(client.paths)) is not None:
-        say.note(f"note: {turnstile.about_stopped(stopped)}")
-    elif (about := sight.told(client.paths)) is None:
-        say.note("note: the scheduler does not answer just now; if that stays so: schedq up --takeover")
-    elif about.get("leaving") == "down":
-        say.note("note: the scheduler is going down and starts nothing new; schedq up starts another when it has gone")
-    else:
-        sight.note_unknown(about)
-
-
-def _asked(client: Client, call: Call, sources: list[str]) -> tuple[dict[str, Any], list[str]]:
-    """The provider and the inputs, expanded; the provider's example where it was asked for."""
+def asked(
+    client: Client, call: Call, sources: list[str], left_out: list[str] | None = None
+) -> tuple[dict[str, Any], list[str]]:
+    """The provider and the inputs, expanded (see `expand`); the provider's example where it was asked for."""
     slug = call.text("slug") or ""
     spec = client.spec(slug)
     if call.flag("example"):
@@ -98,27 +38,24 @@ def _asked(client: Client, call: Call, sources: list[str]) -> tuple[dict[str, An
         raise UsageError(f"{call.verb} {slug} needs an INPUT: a file, - for stdin, or --example")
     from scheduler import request
 
-    return spec, request.expand(sources, spec["input"]["accept"])
+    return spec, request.expand(sources, spec["input"]["accept"], left_out)
 
 
-def _rows(client: Client, call: Call, spec: dict[str, Any], sources: list[str], **more: Any) -> list[dict[str, Any]]:
+def options_of(call: Call) -> dict[str, Any]:
+    """The options of a job that a call says, as a Client takes them."""
     policy = given.policy(call.text("on_lost"), call.whole("max_attempts"), call.text("retry_on"), typed=True)
     retry_on = policy.pop("retry_on", None)
-    return client.checked(
-        call.text("slug") or "",
-        sources,
-        spec=spec,
-        params=call.many("param"),
-        name=call.text("name") or "",
-        priority=call.whole("priority") or 0,
-        key=call.text("key") or "",
-        batch=call.text("batch") or "",
-        out=call.text("out") or "",
-        overwrite=call.flag("overwrite"),
-        retry_on=None if retry_on is None else retry_on or "none",
-        **policy,
-        **more,
-    )
+    return {
+        "params": call.many("param"), "name": call.text("name") or "", "priority": call.whole("priority") or 0,
+        "key": call.text("key") or "", "batch": call.text("batch") or "", "out": call.text("out") or "",
+        "overwrite": call.flag("overwrite"), "retry_on": None if retry_on is None else retry_on or "none", **policy,
+    }  # fmt: skip
+
+
+def note_moved(client: Client) -> None:
+    """Say where what was at a destination lies by now."""
+    for out, aside in client.moved:
+        say.note(f"note: what was at {out} lies at {aside} now, and stays there however the job ends")
 
 
 def not_installed(spec: dict[str, Any]) -> str:
@@ -140,10 +77,10 @@ def run(call: Call) -> int:
     client = Client()
     timeout_s = call.duration_s("timeout")
     word = call.text("input")
-    spec, sources = _asked(client, call, [] if word is None else [word])
+    spec, sources = asked(client, call, [] if word is None else [word])
     if len(sources) != 1:
         raise UsageError(f"run takes one input and {word!r} names {len(sources)}; schedq submit queues them all")
-    rows = _rows(client, call, spec, sources)
+    rows = client.checked(call.text("slug") or "", sources, spec=spec, **options_of(call))
     missing = not_installed(spec)
     if missing:
         if not spec["environment"] or spec["python"]:
@@ -171,7 +108,7 @@ def run(call: Call) -> int:
     try:
         try:
             client.enqueue(rows, own)
-            _note_moved(client)
+            note_moved(client)
             job_id = ids[0]
             state = seen_through(client, job_id, timeout_s)
         finally:
@@ -246,9 +183,9 @@ def seen_through(client: Client, job_id: int, timeout_s: float | None) -> str:
                     say.note(f"job {job_id} waits: {reading.why(job, client.paths) or reason['ruling']}")
                 said = reason.get("ruling")
             if ticker.on:
-                from scheduler.cli import pages
+                from scheduler.cli import joblines
 
-                ticker.show(pages.at_a_glance(job))
+                ticker.show(joblines.at_a_glance(job))
     finally:
         ticker.clear()
 

@@ -4,6 +4,12 @@ from __future__ import annotations
 
 import os
 
+from scheduler.rules.figures import counted as counted
+from scheduler.rules.figures import elapsed as elapsed
+from scheduler.rules.figures import gib as gib
+from scheduler.rules.figures import soon as soon
+from scheduler.rules.figures import span as span
+
 COLOURS = {"green": "32", "red": "31", "yellow": "33", "dim": "2", "bold": "1"}
 TEMPORARY, BROKEN_PIPE = 75, 141
 NARROWEST, WIDEST = 50, 80
@@ -88,6 +94,11 @@ def paint(text: str, colour: str) -> str:
     return f"\x1b[{COLOURS[colour]}m{text}\x1b[0m" if colour and coloured() else text
 
 
+def is_terminal(fd: int = 1) -> bool:
+    """Whether somebody looks at what is written there, and lines can be written over: a terminal that is not dumb."""
+    return os.isatty(fd) and os.environ.get("TERM", "dumb") != "dumb"
+
+
 def columns(fd: int = 1) -> int:
     """How wide a line may be: as COLUMNS says, else as the terminal on `fd` is, stdout unless given, else 80."""
     given = os.environ.get("COLUMNS", "")
@@ -115,9 +126,9 @@ def width(text: str) -> int:
     """How many columns a text takes on a terminal."""
     if text.isascii():
         return len(text)
-    from unicodedata import combining, east_asian_width
+    from unicodedata import category, east_asian_width
 
-    return sum(0 if combining(c) else 2 if east_asian_width(c) in "WF" else 1 for c in text)
+    return sum(0 if category(c) in ("Mn", "Me") else 2 if east_asian_width(c) in "WF" else 1 for c in text)
 
 
 def cut(text: str, columns: int) -> str:
@@ -157,41 +168,3 @@ def wrap(text: str, indent: str, columns: int | None = None) -> list[str]:
     if line:
         lines.append(line)
     return [indent + each for each in lines]
-
-
-def span(seconds: float | None) -> str:
-    """A time span in its two largest units: `45s`, `3m 12s`, `2h 05m`, `3d 04h`; `-` if it is not known."""
-    if seconds is None:
-        return "-"
-    whole = max(0, int(seconds + 0.5))
-    if whole < 60:
-        return f"{whole}s"
-    minutes, second = divmod(whole, 60)
-    if minutes < 60:
-        return f"{minutes}m {second:02d}s"
-    hours, minute = divmod(minutes, 60)
-    if hours < 24:
-        return f"{hours}h {minute:02d}m"
-    days, hour = divmod(hours, 24)
-    return f"{days}d {hour:02d}h"
-
-
-def elapsed(seconds: float | None) -> str:
-    """How long something took: below 10 s with decimals, `0.04s`, `3.2s`, else as `span`; `-` if it is not known."""
-    if seconds is None or seconds >= 9.95:
-        return span(seconds)
-    return "<0.01s" if seconds < 0.005 else f"{seconds:.2f}s" if seconds < 0.995 else f"{seconds:.1f}s"
-
-
-def counted(count: int, noun: str) -> str:
-    """A number and what is counted: `1 job`, `3 jobs`."""
-    return f"{count} {noun}" + ("" if count == 1 else "s")
-
-
-def gib(value: object) -> str:
-    """GiB with two decimals, or as many as it takes to tell it from zero; `?` if it is not known."""
-    if not isinstance(value, int | float):
-        return "?"
-    if value and abs(value) < 0.05:
-        return f"{value:.3f}"
-    return f"{value:.2f}"

@@ -13,6 +13,7 @@ from scheduler.config import Paths
 from scheduler.errors import SchedqError, UsageError
 from scheduler.host import boot, units
 from scheduler.host.workers.environment import recorded
+from scheduler.settable import SECRET
 from scheduler.store import identity
 
 SYSTEM_FOLDER = "/etc/systemd/system"
@@ -123,6 +124,16 @@ def _note_left_out(start: units.Start) -> None:
         say.note(
             f"workers that are started at boot will not see {', '.join(lost)}: nothing that may be a secret is written"
             " down; a manifest's env, or pass and secrets.env, can have it"
+        )
+    _note_secrets()
+
+
+def _note_secrets() -> None:
+    """Name the settings of this environment that may be secrets: no unit has them."""
+    kept = [f"SCHEDQ_{key.upper()}" for key in SECRET if os.environ.get(f"SCHEDQ_{key.upper()}")]
+    if kept:
+        say.note(
+            f"{', '.join(kept)} may be secret and is not written down: set it in config.toml for who starts at boot"
         )
 
 

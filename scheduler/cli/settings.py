@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler import catalog, config
+from scheduler import catalog, config, settable
 from scheduler.cli import say
 from scheduler.cli.fast import Call
 from scheduler.errors import UsageError
@@ -30,7 +30,9 @@ def _page(found: config.Settings) -> list[str]:
     for key in sorted(found.values):
         origin, value = found.origins[key], _value(found, key)
         parts = _parts(value)
-        told = say.counted(len(parts), "entry").replace("entrys", "entries") if parts else _shown(value)
+        if isinstance(value, str) and len(value) > 12:
+            parts, value = [value], ""
+        told = say.counted(len(parts), "entry").replace("entrys", "entries") if parts and value else _shown(value)
         lines.append(f"{key:26} {say.fill(told, 12)} {say.plain(origin)}")
         lines += [line for part in parts for line in say.wrap(part, " " * 4)]
         lines += [say.paint(line, "dim") for line in say.wrap(config.ABOUT[key], " " * 4)]
@@ -45,8 +47,8 @@ def _page(found: config.Settings) -> list[str]:
 
 def _value(found: config.Settings, key: str) -> object:
     """A value as it is meant: what the environment says in one word is a list or a table where the setting is one."""
-    if found.fault(key):
-        return found.values[key]
+    if found.fault(key) or key in settable.SECRET:
+        return settable.open_part(key, found.values[key])
     match config.DEFAULTS[key]:
         case list():
             return list(found.words(key))

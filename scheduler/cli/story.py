@@ -8,7 +8,7 @@ if TYPE_CHECKING:
 
     Row = dict[str, Any]
 
-ENDINGS = ("succeed", "fail", "time_out", "give_up", "stop", "cancel")
+ENDINGS = ("succeed", "fail", "time_out", "give_up", "stop", "cancel", "parent_failed")
 """Events that are one with the job's last line, which says how it ended."""
 
 TOLD = {
@@ -17,14 +17,15 @@ TOLD = {
     "retry": "attempt {attempt} ended ({kind}), to be tried again",
     "give_back": "taken back from worker {worker} ({kind}), not counted as a try",
     "park": "held by its policy after attempt {attempt} ({kind})",
+    "input": "its input was made of what it takes from other jobs: {text}",
     "hold": "held by its operator",
     "release": "let go by its operator",
     "requeue": "queued again by its operator, {text}",
     "update": "changed by its operator: {text}",
-    "parent_failed": "a job that it comes after did not succeed",
     "late": "{text}",
     "reclaim": "{text}",
     "reclaimed": "{text}",
+    "replaced": "its request was {text}",
     "overwritten": "{text}",
     "moved_aside": "{text}",
 }
@@ -54,6 +55,8 @@ def lines(story: list[Row]) -> list[tuple[str, str]]:
 
 def _sentence(event: Row, name: str, text: str) -> str:
     kind = text.partition(":")[0]
+    if name == "park" and event.get("attempt") is None:
+        return f"held, since {text}"
     if name in TOLD:
         return TOLD[name].format(
             text=text, kind=kind.replace("_", " "), worker=event.get("worker_id"), attempt=event.get("attempt")

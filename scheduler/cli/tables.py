@@ -10,6 +10,10 @@ if TYPE_CHECKING:
     """What stands in a column: text, or text and its colour."""
 
 
+LEAST = 4
+"""The columns that a text keeps of which a number beside it needs the room."""
+
+
 class Column:
     """One column: its head, its width, and `before`, the blanks in front of it. `right`: it ends at its right edge.
 
@@ -42,6 +46,10 @@ class Table:
                 break
             self._widths[id(widest)] -= 1
 
+    def left_out(self) -> list[str]:
+        """The heads of the columns that the page has no room for."""
+        return [each.head for each in self._columns if id(each) not in self._widths]
+
     def head(self) -> str:
         """The line above the rows."""
         return paint(self._line([each.head for each in self._columns]), "bold")
@@ -51,11 +59,27 @@ class Table:
         return self._line(list(cells))
 
     def _line(self, cells: list[Cell]) -> str:
+        texts = [cell if isinstance(cell, tuple) else (cell, "") for cell in cells]
         told = []
-        for column, cell in zip(self._columns, cells, strict=True):
-            width = self._widths.get(id(column))
-            if width is None:
-                continue
-            text, colour = cell if isinstance(cell, tuple) else (cell, "")
-            told.append(" " * column.before + paint(f"{text:>{width}}" if column.right else fill(text, width), colour))
+        for column, (text, colour), width in zip(self._columns, texts, self._in_row(texts), strict=True):
+            if width is not None:
+                told.append(" " * column.before + paint(_filled(column, text, width), colour))
         return "".join(told).rstrip()
+
+    def _in_row(self, texts: list[tuple[str, str]]) -> list[int | None]:
+        """How wide each cell is; a number that needs more than its column takes it from texts, those after it first."""
+        widths = [self._widths.get(id(each)) for each in self._columns]
+        for at, column in enumerate(self._columns):
+            own = widths[at]
+            over = len(texts[at][0]) - own if column.right and own is not None else 0
+            for other in (*range(at + 1, len(widths)), *range(at)):
+                beside, taken = widths[other], self._columns[other]
+                if over > 0 and own is not None and beside is not None and not taken.right:
+                    given = min(over, beside - min(beside, LEAST))
+                    widths[other], over, own = beside - given, over - given, own + given
+            widths[at] = own
+        return widths
+
+
+def _filled(column: Column, text: str, width: int) -> str:
+    return f"{text:>{width}}" if column.right else fill(text, width)

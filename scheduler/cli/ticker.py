@@ -17,8 +17,8 @@ class Ticker:
     def show(self, text: str) -> None:
         """Write over what was there, cut to the terminal."""
         if self.on:
-            self._write("\r" + say.cut(text, say.columns(2) - 1) + "\x1b[K")
             self._shown = True
+            self._write("\r" + say.cut(text, say.columns(2) - 1) + "\x1b[K")
 
     def clear(self) -> None:
         """Take the line away, before anything else is said."""

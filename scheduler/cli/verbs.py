@@ -7,12 +7,19 @@ Standard library only, and nothing slow of it.
 from __future__ import annotations
 
 from scheduler.cli import options
-from scheduler.cli.options import FILTERS, HOLD, IDS, JOB, JSON, PANELS, PATIENCE, REQUEST, SLUG, Argument, Option, Verb
+from scheduler.cli.options import FILTERS, IDS, JOB, JSON, PANELS, PATIENCE, REQUEST, SLUG, Argument, Option, Verb
+from scheduler.cli.verbs_completion import COMPLETION
 from scheduler.cli.verbs_control import CONTROL
 from scheduler.cli.verbs_exec import COMMANDS
+from scheduler.cli.verbs_files import FILES
 from scheduler.cli.verbs_install import INSTALL
 from scheduler.cli.verbs_providing import PROVIDING
+from scheduler.cli.verbs_report import REPORT
+from scheduler.cli.verbs_schedule import SCHEDULE
 from scheduler.cli.verbs_service import SERVICE
+from scheduler.cli.verbs_submit import SUBMIT
+from scheduler.cli.verbs_validate import VALIDATE
+from scheduler.cli.verbs_watching import CSV, WATCH, WATCHING
 from scheduler.cli.verbs_workers import WORKERS
 
 EVERYDAY, MORE, HIDDEN = PANELS
@@ -39,35 +46,20 @@ TABLE = (
         panel=EVERYDAY,
         fast=True,
     ),
-    Verb(
-        "submit",
-        "requests:submit",
-        "Queue one job for each input, durably, and print the ids.",
-        told="Every input is checked before any is queued. Works while no scheduler runs.",
-        arguments=(SLUG, Argument("INPUT", "input files or globs; - reads stdin", least=0, many=True)),
-        options=(
-            *REQUEST,
-            Option("--timeout", "DURATION", "end an attempt that takes longer; not how long you wait"),
-            HOLD,
-            JSON,
-        ),
-        examples=("schedq submit capiti a.json", "schedq submit pyrodigal '*.json' --out 'out/{name}'"),
-        panel=EVERYDAY,
-        fast=True,
-    ),
+    SUBMIT,
     Verb(
         "status",
-        "reading:status",
+        "looking:status",
         "The pools, who holds them, what runs, and what waits and why.",
         arguments=(IDS,),
-        options=(*FILTERS, JSON),
-        examples=("schedq status", "schedq status 3-9 --json", "schedq status --batch night --state failed"),
+        options=(*FILTERS, *WATCH, JSON, CSV),
+        examples=("schedq status --watch", "schedq status 3-9 --json", "schedq status --batch night --state failed"),
         panel=EVERYDAY,
         fast=True,
     ),
     Verb(
         "show",
-        "reading:show",
+        "looking:show",
         "Everything that is known of one job.",
         arguments=(JOB,),
         options=(JSON,),
@@ -78,7 +70,7 @@ TABLE = (
     Verb(
         "why",
         "why:why",
-        "Why a job waits, or how it was admitted: every decision on it, newest first.",
+        "Why a job waits, or how it was admitted, newest decision first.",
         told="A job that is not the first of its provider waits for what that one waits for. --json has every number "
         "that each decision was made from.",
         arguments=(JOB,),
@@ -90,8 +82,9 @@ TABLE = (
     Verb(
         "log",
         "reading:log",
-        "What the worker wrote during the job's last attempt that has a log.",
-        told="Where none has one: what the last worker wrote that was started for the job and did not come up.",
+        "What the worker printed for a job; -f goes on as it prints.",
+        told="Of its last attempt that has a log. Where none has one: what the last worker wrote that was started for "
+        "the job and did not come up.",
         arguments=(JOB,),
         options=(
             Option("--follow", "", "go on until the job ends", short="-f"),
@@ -124,7 +117,7 @@ TABLE = (
     ),
     Verb(
         "wait",
-        "reading:wait",
+        "waiting:wait",
         "Wait until jobs have ended; never cancels them.",
         told="Exit 0 if all succeeded, 1 if one did not, 124 when the time is over, 6 when no scheduler runs that "
         "could end them.",
@@ -145,6 +138,9 @@ TABLE = (
         panel=EVERYDAY,
         fast=True,
     ),
+    *COMMANDS,
+    VALIDATE,
+    *REPORT,
     Verb(
         "up",
         "lifecycle:up",
@@ -188,6 +184,7 @@ TABLE = (
         examples=("schedq restart",),
         panel=MORE,
     ),
+    *WATCHING,
     *INSTALL,
     Verb(
         "plan",
@@ -326,10 +323,12 @@ TABLE = (
         options=(JSON,),
         examples=("schedq config show",),
     ),
-    *COMMANDS,
     *CONTROL,
     *WORKERS,
     *SERVICE,
+    *SCHEDULE,
+    *FILES,
+    *COMPLETION,
 )
 
 GROUPS = {
@@ -340,5 +339,7 @@ GROUPS = {
     "db": ("The queue's database.", ""),
     "config": ("Settings and their origins.", "show"),
     "service": ("The scheduler at boot.", "status"),
+    "schedule": ("Calls that are repeated: every evening, every Monday.", "list"),
+    "notify": ("Who is told of batches that end and breakers that open.", "list"),
 }
 """Group -> what it is about, and the verb that its bare name stands for (or none)."""

@@ -17,6 +17,7 @@ from scheduler.cli.options import (
     filters,
 )
 from scheduler.cli.verbs_measure import MEASURE
+from scheduler.cli.verbs_submit import BEGIN
 
 CONTROL: tuple[Verb, ...] = (
     MEASURE,
@@ -50,8 +51,13 @@ CONTROL: tuple[Verb, ...] = (
         told="Filters choose among those. Under the same id; tries count anew. What succeeded stays as it is: "
         "submit it again.",
         arguments=(IDS,),
-        options=(*filters(ENDED[1:], OUTCOMES[1:]), *CHANGES, JSON),
-        examples=("schedq requeue 7", "schedq requeue --batch night --outcome quarantined"),
+        options=(
+            *filters(ENDED[1:], OUTCOMES[1:]),
+            Option("--timeout", "DURATION", "end an attempt that takes longer, in the place of what they asked for"),
+            *CHANGES,
+            JSON,
+        ),
+        examples=("schedq requeue 7", "schedq requeue --batch night --outcome timed_out --timeout 4h"),
         panel=MORE,
         fast=True,
     ),
@@ -65,6 +71,8 @@ CONTROL: tuple[Verb, ...] = (
         options=(
             *filters(UNENDED, ()),
             Option("--priority", "N", "higher goes first"),
+            Option(BEGIN.flag, BEGIN.metavar, f"{BEGIN.help}; or now"),
+            Option("--after", "none", "let it come after nobody, but for what its input takes results of"),
             *RETRY,
             Option("--timeout", "DURATION", "end an attempt that takes longer"),
             Option("--repin", "", "take the revision of the provider that is here, where the input fits it"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from scheduler.cli import ids, reading, say
+from scheduler.cli import ids, reading, say, stamps
 from scheduler.cli.fast import Call
 from scheduler.clock import now_s, seconds
 from scheduler.config import Paths
@@ -44,8 +44,8 @@ def page(found: Row, now: float) -> list[str]:
     told = [each for at, each in enumerate(made) if not _again(each, made[at - 1] if at else None)]
     for decision in told[:SHOWN]:
         ago = f"{say.span(now - seconds(decision['at']))} ago"
-        lines += ["", f"{decision['at'][:19]}Z  {ago:<14}  {say.paint(decision['ruling'], _colour(decision))}"]
-        lines += say.wrap(decision["text"], " " * 4)
+        lines += ["", f"{stamps.local(decision['at'])}  {ago:<14}  {say.paint(decision['ruling'], _colour(decision))}"]
+        lines += say.wrap(stamps.locally(decision["text"]), " " * 4)
     if len(told) > SHOWN:
         lines += ["", f"and {len(told) - SHOWN} earlier; schedq why {found['id']} --json has all"]
     return lines

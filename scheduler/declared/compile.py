@@ -221,11 +221,6 @@ def _warnings(found: Manifest, source: Source, variant: str) -> list[str]:
         told.append(
             f"worker.command has {{{name}}}, which is none of {', '.join('{' + each + '}' for each in PLACEHOLDERS)}"
         )
-    for each in found.validation:
-        told += [
-            f"validation {each.name}: expect has the key {odd}, which is no JSON pointer and not files"
-            for odd in each.expect if odd != "files" and odd[:1] not in ("", "/")
-        ]  # fmt: skip
     return told
 
 

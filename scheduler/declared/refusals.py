@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from scheduler.declared.declaration import DAEMONS, TABLES, Manifest, keys, shown
+from scheduler.declared.expecting import unmeant
 from scheduler.tomlfile import leaves
 
 SHELLS = ("sh", "bash", "dash", "ash", "zsh", "ksh", "fish")
@@ -76,6 +77,8 @@ def contradictions(found: Manifest, folder: str) -> list[str]:
     names = [each.name for each in found.validation]
     for name in sorted({each for each in names if names.count(each) > 1}):
         wrong.append(f"validation.name = {shown(name)}: two cases are called that; rename one")
+    for index, case in enumerate(found.validation):
+        wrong += unmeant(case.expect, f"validation[{index}].expect")
     accept = found.input.accept
     if len({each.lower() for each in accept}) < len(accept):
         wrong.append(f"input.accept = {shown(accept)}: a suffix is there twice; keep one")

@@ -192,7 +192,8 @@ def told(error: OSError) -> str:
     """An error of the filesystem in words, also one that stands for many."""
     if isinstance(error, shutil.Error) and error.args and isinstance(error.args[0], list) and error.args[0]:
         return str(error.args[0][0][2])
-    return f"{error.strerror} ({error.filename})" if error.strerror else str(error)
+    named = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror}{named}" if error.strerror else str(error)
 
 
 def keep_answer(place: Desk, revision: str) -> None:

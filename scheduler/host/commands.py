@@ -45,15 +45,17 @@ class Commands:
     """The commands of one queue: begun by their keepers, in whatever order they are admitted."""
 
     def __init__(
-        self, paths: Paths, roster: Roster, given: Callable[[str], list[Pool]], undone: Callable[[Task, Outcome], None]
-    ) -> None:
+        self, paths: Paths, roster: Roster, given: Callable[[str], list[Pool]],
+        undone: Callable[[Task, Outcome], None], log_max_bytes: int = 64 << 20,
+    ) -> None:  # fmt: skip
         """`given` are the pools that a worker's devices are of; `undone` ends an attempt that could not begin."""
         self.paths, self._roster, self._given, self._undone = paths, roster, given, undone
+        self._log_max = log_max_bytes
         self._running: dict[int, str] = {}
 
     def go(self, worker_id: int) -> None:
         """Let its keeper be ready; what it runs comes with the order to begin."""
-        self._roster.go(worker_id, Launch([], {}, "/", mode="oneshot", stop_grace_s=GRACE_S))
+        self._roster.go(worker_id, Launch([], {}, "/", "oneshot", self._log_max, GRACE_S))
 
     def send(self, task: Task, device: str) -> None:
         """Let its keeper begin: its caller's command, or with the stored environment the one that was submitted."""
@@ -84,7 +86,8 @@ class Commands:
             return
         self._roster.send(
             task.worker_id, task.job_id, task.attempt, {}, reply_path=place.reply_path,
-            log_path=place.log_path if argv else "", argv=argv, cwd=str(task.params.get("cwd") or "/"), env=env,
+            log_path=place.log_path if argv else "", log_max=self._log_max, argv=argv,
+            cwd=str(task.params.get("cwd") or "/"), env=env,
             devices=[pool.seen_as or pool.id for pool in pools], **more,
         )  # fmt: skip
 

@@ -35,6 +35,7 @@ from scheduler.host.workers.devices import contradiction
 from scheduler.host.workers.orders import Launch, Stored
 from scheduler.host.workers.records import laid, sweep
 from scheduler.host.workers.roster import Roster
+from scheduler.model import host as seam
 from scheduler.model.command import EXEC, is_kept_by_caller
 from scheduler.model.host import Adopt, Answered, Asked, Failed, Gone, HostEvent, Loose, Park, Replied, Seen, Task
 from scheduler.model.machine import Machine, Pool
@@ -68,7 +69,8 @@ class LocalHost:
             os.makedirs(folder, mode=0o700, exist_ok=True)
         self._roster = Roster(paths, queue_id, self._heard, umask)
         self._callers = Callers(self._roster, self.emit)
-        self._commands = Commands(paths, self._roster, self._given, self._undone)
+        self._log_max = int(settings.number("log_max_mib") * (1 << 20))
+        self._commands = Commands(paths, self._roster, self._given, self._undone, self._log_max)
         self._returns = Returns(
             paths, queue_id, self.emit, self._roster.stop, leak_after_s=settings.seconds("leak_after"),
             margin_gib=settings.number("leak_margin_gib"),
@@ -77,12 +79,12 @@ class LocalHost:
             paths, settings, queue_id=queue_id, host_id=host_id, budget_of=self._served.budget_of,
             seen=self._returns.look, soon=self._returns.soon,
         )  # fmt: skip
+        self.watch_disks = functools.partial(self._sampler.watch_disks, then=lambda: self.emit(seam.Nudged()))
         self._turn = Turn()
         self._watch = Watching(paths, settings, queue_id, self._sampler, self._roster.stop, self.emit, self._served)
         self._collector = Collector(paths, self._served.spec, self._watch.kills.tell, umask, queue_id)
         self.peaks, self.reclaim, self.charge = self._watch.guard.peaks, self._watch.reclaims, self._roster.charge
         self._left: list[tuple[str, int, int]] = []
-        self._log_max = int(settings.number("log_max_mib") * (1 << 20))
         self._polled_at = monotonic_s()
         self._leaving = ""
         self.idles = False

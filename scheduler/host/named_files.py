@@ -44,6 +44,21 @@ def path_of(spec: Spec, file: Mapping[str, Any]) -> str:
     return os.path.normpath(os.path.join(str(spec.get("folder") or ""), os.path.expanduser(path)))
 
 
+def looks(spec: Spec) -> str:
+    """What a provider's files look like from outside, as a text that differs when one of them was replaced or changed:
+    size and time of each. A folder's are its own, not those of what lies deeper.
+    """
+    found = []
+    for path in (path_of(spec, file) for file in spec.get("files") or ()):
+        try:
+            there = os.stat(path)
+        except OSError:
+            found.append(f"{path}: not there")
+        else:
+            found.append(f"{path}: {there.st_size} {there.st_mtime_ns}")
+    return hashlib.sha256("\n".join(found).encode(errors="surrogateescape")).hexdigest() if found else ""
+
+
 def kind_of(mode: int) -> str:
     """What has this `st_mode`: "a file", "a folder", "a link", "a FIFO", "a socket" or "a device"."""
     kinds = {stat.S_IFREG: "file", stat.S_IFDIR: "folder", stat.S_IFLNK: "link", stat.S_IFIFO: "FIFO"}

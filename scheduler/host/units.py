@@ -14,15 +14,17 @@ from dataclasses import dataclass
 
 from scheduler.config import DEFAULTS
 from scheduler.errors import UsageError
+from scheduler.settable import SECRET
 
 MARK = "# schedq-service"
 """What is written begins with this, or ends with it in a crontab; what has it not is not ours."""
 
 PLACES = ("SCHEDQ_HOME", "SCHEDQ_MANIFESTS", "SCHEDQ_ENVS")
 CARRIED = (
-    *PLACES, *(f"SCHEDQ_{key.upper()}" for key in DEFAULTS), "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME",
-    "PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "CUDA_HOME", "HF_HOME", "TORCH_HOME", "LANG", "LC_ALL", "TZ",
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    *PLACES, *(f"SCHEDQ_{key.upper()}" for key in DEFAULTS if key not in SECRET),
+    "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_STATE_HOME", "PYTHONPATH", "PATH", "LD_LIBRARY_PATH", "CUDA_HOME",
+    "HF_HOME", "TORCH_HOME", "LANG", "LC_ALL", "TZ", "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE",
+    "CURL_CA_BUNDLE",
 )  # fmt: skip
 """Variables that the scheduler gets as they are now: places and settings. None that may be a secret."""
 

@@ -14,6 +14,7 @@ from scheduler.host.machine.oom import Kills
 from scheduler.host.machine.outside import Toucher
 from scheduler.host.machine.reclaim import Reclaim, own_database
 from scheduler.host.machine.sampler import Sampler
+from scheduler.host.machine.usage import Usage
 from scheduler.host.served import Served
 from scheduler.model.host import HostEvent
 from scheduler.model.machine import Machine
@@ -37,6 +38,7 @@ class Watching:
     ) -> None:
         self._sampler, self.kills = sampler, Kills(emit)
         self._devices = Accelerators(within_s=2.0)
+        self._usage = Usage(paths)
         self.guard = Guard(
             stop, emit, self._latest, acts=settings.text("guard") == "on", tend=self._tend,
             asking=Asking(self._devices.read, PERIOD_S),
@@ -51,9 +53,11 @@ class Watching:
     def open(self) -> None:
         """Begin to watch."""
         self.guard.open()
+        self._usage.open()
 
     def close(self) -> None:
         """Let go of everything."""
+        self._usage.close()
         self.reclaim.close()
         self.guard.close()
         self._devices.close()
@@ -83,11 +87,12 @@ class Watching:
         """The newest snapshot, with what guard and reclaim say of it."""
         machine, closed = self._sampler.latest(), self.guard.closed()
         notes = (*machine.notes, *self.guard.notes(), *self.reclaim.notes())
-        return replace(machine, closed=closed, reclaim=self.reclaim.word, notes=notes)
+        measured_at = str((self._usage.latest() or {}).get("at") or "")
+        return replace(machine, closed=closed, reclaim=self.reclaim.word, notes=notes, measured_at=measured_at)
 
     def facts(self) -> dict[str, Any]:
-        """What `status` shows of both."""
-        return {"guard": self.guard.facts(), "reclaim": self.reclaim.facts()}
+        """What `status` shows of both, and of what the queue's folder takes."""
+        return {"guard": self.guard.facts(), "reclaim": self.reclaim.facts(), "usage": self._usage.latest()}
 
     def _tend(self, worker_ids: list[int], free_gib: float, reserve_gib: float) -> None:
         self.reclaim.tend(worker_ids, free_gib, reserve_gib)

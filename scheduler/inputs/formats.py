@@ -102,11 +102,14 @@ def _no_constant(_: str) -> NoReturn:
     raise Unacceptable
 
 
+_DECODER = json.JSONDecoder(object_pairs_hook=unique, parse_float=_finite, parse_constant=_no_constant)
+
+
 def parse_json(text: str, what: str) -> Any:
     """The value of a JSON text. InvalidInput for syntax, a key that is there twice, NaN, Infinity, lone surrogates,
     numbers that no double or integer holds, and more than 200 levels of nesting."""
     try:
-        value = json.loads(text, object_pairs_hook=unique, parse_float=_finite, parse_constant=_no_constant)
+        value = _DECODER.decode(text)
     except json.JSONDecodeError as error:
         near = text[error.pos : error.pos + 20].split("\n", 1)[0]
         seen = (

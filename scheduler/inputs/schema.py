@@ -7,7 +7,10 @@ filled in by the validator.
 
 from __future__ import annotations
 
+import os
 import re
+from collections.abc import Callable
+from functools import cache
 from types import CodeType
 from typing import Any, NoReturn
 
@@ -89,14 +92,34 @@ def _source(schema: Any) -> str:
         return str(fastjsonschema.compile_to_code(schema, SEALED, use_default=False))
 
 
-def explain(path: str, value: Any) -> tuple[str, str]:
-    """Where and why a value does not fit the schema in a file: (JSON pointer, words). ("", "") if it fits."""
-    return _explained(_at_home(read(path)), value, 0)
+def explain(path: str, value: Any, change: Callable[[Any], Any] | None = None) -> tuple[str, str]:
+    """Where and why a value does not fit the schema in a file: (JSON pointer, words). ("", "") if it fits.
+
+    `change`: what is made of the schema first.
+    """
+    seen = os.stat(path)
+    key = path, change, seen.st_mtime_ns, seen.st_size, seen.st_ino
+    if key not in _made:
+        schema = _at_home(read(path))
+        schema = schema if change is None else change(schema)
+        _made.clear()
+        _made[key] = schema, _checker(schema)
+    return _explained(_made[key][0], value, 0, _made[key][1])
 
 
-def _explained(schema: Any, value: Any, level: int) -> tuple[str, str]:
+_made: dict[object, tuple[Any, Callable[[], Callable[[Any], Any]]]] = {}
+"""The schema that was asked about last, and what checks a value by it."""
+
+
+def _checker(schema: Any) -> Callable[[], Callable[[Any], Any]]:
+    return cache(lambda: fastjsonschema.compile(schema, SEALED, use_default=False))
+
+
+def _explained(
+    schema: Any, value: Any, level: int, checker: Callable[[], Callable[[Any], Any]] | None = None
+) -> tuple[str, str]:
     try:
-        fastjsonschema.compile(schema, SEALED, use_default=False)(value)
+        (checker or _checker(schema))()(value)
     except JsonSchemaValueException as error:
         at, found = _place(error, value)
         return _words(error, at, found, schema, level)

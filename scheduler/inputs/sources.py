@@ -22,10 +22,11 @@ def quoted(path: str) -> str:
     return path if path.isprintable() and " " not in path and path else repr(path)
 
 
-def expand(sources: list[str], accept: list[str] | None = None) -> list[str]:
-    """The inputs that these arguments mean: `-` kept, patterns expanded in order. UsageError names all missing ones.
+def expand(sources: list[str], accept: list[str] | None = None, left_out: list[str] | None = None) -> list[str]:
+    """The inputs that these arguments mean: `-` kept, patterns and folders expanded in order.
 
-    `accept` are the endings that a folder's files are looked through for, where one is named; any unless given.
+    Of a folder those of its files whose endings are accepted (any unless `accept` is given), sorted; `left_out` gets
+    the paths of its other files and folders. UsageError names every argument that is missing or has nothing.
     """
     found: list[str] = []
     wrong: list[str] = []
@@ -44,7 +45,18 @@ def expand(sources: list[str], accept: list[str] | None = None) -> list[str]:
         elif not _there(source):
             wrong.append(_missing(source))
         elif os.path.isdir(source):
-            wrong.append(f"{quoted(source)} is a folder{_in_folder(source, accept or [])}")
+            try:
+                inside, others, broken = _in_folder(source, accept or [])
+            except OSError as error:
+                wrong.append(f"the folder {quoted(source)} cannot be read: {error.strerror}")
+                continue
+            wrong += broken
+            if not inside and not broken:
+                of_them = f" that ends in {', '.join(accept)}" if accept else ""
+                wrong.append(f"{quoted(source)} is a folder, and no file lies in it{of_them}; name files, or another")
+            found += inside
+            if left_out is not None:
+                left_out += others
         else:
             found.append(source)
     if wrong:
@@ -53,18 +65,46 @@ def expand(sources: list[str], accept: list[str] | None = None) -> list[str]:
     return found
 
 
-def _in_folder(folder: str, accept: list[str]) -> str:
-    """What to name instead of a folder: the files of the ending that most in it have and a provider accepts."""
+def _in_folder(folder: str, accept: list[str]) -> tuple[list[str], list[str], list[str]]:
+    """(the files of a folder that have an accepted ending, what else lies in it, what is wrong with links that should
+    be among the first), sorted; hidden ones are none of them."""
+    inside: list[str] = []
+    others: list[str] = []
+    broken: list[str] = []
+    with os.scandir(folder) as entries:
+        for each in sorted(entries, key=lambda entry: entry.name):
+            if each.name.startswith("."):
+                continue
+            path = os.path.join(folder, each.name)
+            fits = not accept or formats.accepted(formats.suffix(each.name, accept), accept)
+            try:
+                kind = os.stat(path).st_mode
+            except FileNotFoundError:
+                (broken if fits else others).append(_missing(path) if fits else path)
+                continue
+            except OSError as error:
+                (broken if fits else others).append(
+                    f"{quoted(path)} cannot be read: {error.strerror}" if fits else path
+                )
+                continue
+            (inside if fits and stat.S_ISREG(kind) else others).append(path)
+    return inside, others, broken
+
+
+KINDS = {
+    stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFCHR: "a device", stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+}  # fmt: skip
+"""What lies at a path that is no file."""
+
+
+def named(path: str) -> str:
+    """A path as it can be shown, with what lies there if that is no file."""
     try:
-        names = [each.name for each in os.scandir(folder) if not each.name.startswith(".") and each.is_file()]
-    except OSError:
-        return "; name its files"
-    endings = [ending for name in names if (ending := formats.suffix(name, accept))]
-    fitting = [ending for ending in endings if not accept or formats.accepted(ending, accept)]
-    if fitting:
-        most = max(sorted(set(fitting)), key=fitting.count)
-        return f"; name its files, like {quoted(os.path.join(folder, f'*{most}'))}"
-    return f", and no file in it ends in {', '.join(accept)}; name files that do" if accept else "; name its files"
+        kind = KINDS.get(stat.S_IFMT(os.stat(path).st_mode))
+    except (OSError, ValueError):
+        kind = "a link that leads nowhere" if os.path.islink(path) else None
+    return f"{quoted(path)} ({kind})" if kind else quoted(path)
 
 
 def _there(path: str) -> bool:
@@ -111,7 +151,7 @@ def read(source: str) -> tuple[bytes, str, str | None]:
 
     UsageError for what is no readable regular file, without blocking on it; InvalidInput over `input_max_mib`.
     """
-    limit = _limit()
+    limit = largest()
     if source == "-":
         import sys
 
@@ -139,13 +179,19 @@ def read(source: str) -> tuple[bytes, str, str | None]:
     return data, name, os.path.dirname(path)
 
 
-def _limit() -> int:
+def largest() -> int:
     """The largest input in bytes: `input_max_mib`, read again when the configuration changes."""
     key = (os.environ.get("SCHEDQ_INPUT_MAX_MIB"), *(str(signature(each)) for each in config.config_files()))
     if key not in _limits:
         _limits.clear()
         _limits[key] = int(config.settings().number("input_max_mib") * MIB)
     return _limits[key]
+
+
+def refuse_large(data: bytes, what: str) -> None:
+    """InvalidInput for bytes that a file would not be read for: over `input_max_mib`."""
+    if len(data) > largest():
+        raise InvalidInput(_too_large(what, len(data), largest()))
 
 
 def _too_large(what: str, size: int, limit: int, at_least: bool = False) -> str:

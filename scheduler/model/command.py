@@ -17,6 +17,9 @@ if TYPE_CHECKING:
 EXEC = "exec"
 """The slug of every command. No manifest may have it."""
 
+MARK = "SCHEDQ_RUN"
+"""The variable that a call which a schedule repeats is known by, in its environment: `queue_id:run_id`."""
+
 FOREGROUND, DETACHED, LEASE = "f", "d", "l"
 
 DIGITS = "0123456789abcdefghijklmnopqrstuvwxyz"

@@ -199,9 +199,8 @@ UNKNOWN = (0, 0)
 class Gone:
     """No living process of the worker's tree is left. `exit_code` None = nobody recorded it.
 
-    `text` is the last line of its log; `why` is what it was stopped for, "" = it ended by itself. `begun`: the attempt
-    (job, number) that may have been in work then, None = there was none, UNKNOWN = that cannot be told. `outside`: its
-    keeper was told to terminate, and not by schedq.
+    `text` is the last line of its log; `why` what it was stopped for, "" = it ended by itself. `begun`: the attempt in
+    work then (job, number), None = none, UNKNOWN = cannot be told. `outside`: its keeper was told to end, not by us.
     """
 
     worker_id: int
@@ -226,8 +225,7 @@ class Returned:
 class Failed:
     """An order could not be carried out (the keeper could not be started, the request not sent).
 
-    `alive`: something of the worker may live and has to be stopped; only a keeper that never started is not.
-    `disk`: for want of room on the disk, which is nobody's failure.
+    `alive`: something of the worker may live and has to be stopped. `disk`: for want of room there: nobody's failure.
     """
 
     worker_id: int
@@ -337,11 +335,13 @@ class Host(Protocol):
         """Turn so much of the file cache into free memory, off the loop's thread; answers with Reclaimed."""
 
     def peaks(self, worker_id: int, anew: bool) -> dict[str, float]:
-        """The most that a worker was seen to use of each pool, GiB: since its start, or, `anew`, since its last send.
+        """The most that a worker was seen to use of each pool, GiB, since its start or, `anew`, its last send.
 
-        Sampled ten times a second while it starts or runs; of unified memory its `device_part` too. Of a pool where
-        not all could be seen nothing is told. Still told for a while after it is gone.
+        Of unified memory its `device_part` too; nothing of a pool where not all could be seen. Told for a while after.
         """
+
+    def watch_disks(self, folders: list[str]) -> None:
+        """Look at the disks of these destinations, no others; Nudged comes once the figure of a new one is there."""
 
     def tell(self, job_id: int, state: str) -> None:
         """Tell whoever waits for this job that its state changed."""

@@ -7,6 +7,7 @@ zero, and a machine that could not be read is not an empty one (P4). Memory is G
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -216,6 +217,26 @@ class Closed:
 
 
 @dataclass(frozen=True)
+class Disk:
+    """One disk that jobs write to: what lies on it, GiB free (None = not known), GiB kept free, a note or why not."""
+
+    what: str
+    free_gib: float | None
+    reserve_gib: float
+    missing: str = ""
+
+
+def nearest(disks: Mapping[str, Disk], folder: str) -> Disk | None:
+    """The disk of a folder, or of the nearest one above it that was looked at; None if there is none."""
+    while folder not in disks:
+        above = folder.rpartition("/")[0]
+        if not above:
+            return None
+        folder = above
+    return disks[folder]
+
+
+@dataclass(frozen=True)
 class Machine:
     """One snapshot of readings.
 
@@ -224,7 +245,9 @@ class Machine:
     `devices` are all that were seen, those that are left alone too. `pressure` is percent of the last 10 s in which
     some process waited for memory, and in which all did. `closed` are the pools that the guard keeps closed. `reclaim`
     says whether the file cache can be turned into free memory now: ready, running, or off (not wanted, or of no use a
-    moment ago).
+    moment ago). `disk_of` is what lies on the tightest of the queue's own disks, whose figures these are;
+    `destinations` are the disks of folders that outputs are asked for in, None = nobody looks at them. `measured_at` is
+    when it was last measured what the queue's folder takes, a stamp.
     """
 
     at_s: float
@@ -238,6 +261,9 @@ class Machine:
     holdings_missing: str = ""
     disk_free_gib: float | None = None
     disk_reserve_gib: float = 0.0
+    disk_of: str = "the state folder"
+    destinations: Mapping[str, Disk] | None = field(default=None, compare=False)
+    measured_at: str = field(default="", compare=False)
     notes: tuple[str, ...] = field(default=())
     devices: tuple[Device, ...] = ()
     pressure: tuple[Reading, ...] = ()
@@ -246,8 +272,8 @@ class Machine:
 
     @property
     def stirring(self) -> tuple[str, tuple[str, ...]]:
-        """What guard and reclaim are at: told at once when it changes."""
-        return self.reclaim, tuple(each.pool for each in self.closed)
+        """What guard and reclaim are at, and when the queue's folder was measured: told at once when it changes."""
+        return self.reclaim, (*(each.pool for each in self.closed), self.measured_at)
 
     @cached_property
     def ours(self) -> dict[int, Holding]:

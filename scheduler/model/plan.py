@@ -19,6 +19,8 @@ class Waiting:
     `learned` is what jobs of its size were seen to use, `following_learned` those of the one behind it.
     `alone`: "" = an ordinary job; `again` = it ran over its budget and is tried once more alone; `measure` = it is run
     to be measured. Such a job stands behind the job `behind`, and `batch` is what it goes together with.
+    `out`: GiB free (None = not known) and reserved on the disk of its destination; None = it asks for none.
+    `fresh`: it goes to a worker that has served nothing; `following_fresh`: so does the one behind it.
     """
 
     slug: str
@@ -36,6 +38,9 @@ class Waiting:
     alone: str = ""
     behind: int = 0
     batch: str = ""
+    out: tuple[float | None, float] | None = None
+    fresh: bool = False
+    following_fresh: bool = False
 
 
 @dataclass(frozen=True)
@@ -290,7 +295,8 @@ class Reclaim:
 class Predict:
     """When this provider's first waiting job is expected to be sent, and how many serve it from then on.
 
-    Seconds from now. Learned means and charges alone; a forecast promises nothing.
+    Seconds from now. Learned means and charges alone; a forecast promises nothing. `run_s` is infinite where nobody can
+    tell how long its jobs take.
     """
 
     slug: str

@@ -40,11 +40,11 @@ class End:
         return f"{self.text} ({words})" if self.text and self.spawned else self.text or words
 
 
-def end_of(event: Gone | Failed, state: str) -> End:
-    """What an event says of the end of a worker that was in this state."""
+def end_of(event: Gone | Failed, state: str, full: str = "") -> End:
+    """What an event says of the end of a worker that was in this state. `full`: that a disk is full, "" = none is."""
     if isinstance(event, Failed):
         return End(None, event.text, event.text if event.disk else "", state != "parked", event.disk)
-    return End(event.exit_code, event.text or event.why, event.why, outside=event.outside)
+    return End(event.exit_code, event.text or event.why, event.why or full, full=bool(full), outside=event.outside)
 
 
 def asks_for_later(end: End, state: str) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from scheduler.model.command import EXEC
 from scheduler.model.plan import Instruction, Raise, Retire, Send, Snapshot, Start, Stop, Waiting, WorkerView
 from scheduler.model.provider import Provider
 from scheduler.model.verdict import Demand, Verdict
@@ -19,7 +18,7 @@ from scheduler.rules.order import PRESENT, Key, line, name_of, place_of, window_
 from scheduler.rules.peaks import beyond, demand_for, kept_claim
 from scheduler.rules.placement import placements
 from scheduler.rules.reclaim import Cache, refusal
-from scheduler.rules.retirement import stops
+from scheduler.rules.retirement import stops, takes
 
 Why = tuple[str, "str | Verdict"]
 """A ruling, and its sentence or the verdict that it can be made from."""
@@ -38,7 +37,8 @@ class Desk:
         self.excluded: Mapping[Key, Why] = whole.excluded
         self.eligible = whole.eligible
         self.living = sorted(snapshot.workers, key=lambda worker: worker.id)
-        self.stops: list[Stop] = list(stops(snapshot, {_key(w) for w in whole.eligible}))
+        wanted, fresh = map(_key, whole.eligible), (_key(w) for w in whole.eligible if w.fresh)
+        self.stops: list[Stop] = list(stops(snapshot, set(wanted), set(fresh)))
         self.leaving = {stop.worker_id for stop in self.stops}
         self.starts: list[Instruction] = []
         self.wishes: list[Instruction] = []
@@ -89,6 +89,7 @@ class Desk:
         return Waiting(
             waiting.slug, waiting.variant, job_id, priority, waiting.count - 1,
             revision=waiting.revision, paused=waiting.paused, learned=waiting.following_learned,
+            fresh=waiting.following_fresh, out=waiting.out,
         )  # fmt: skip
 
     @property
@@ -129,8 +130,7 @@ class Desk:
 
     def free(self, waiting: Waiting) -> WorkerView | None:
         """A ready worker that it can be sent to."""
-        ready = [w for w in self.present(waiting) if w.state == "ready" and w.job_id is None and not w.raised]
-        return next((worker for worker in ready if worker.id not in self.sent), None)
+        return next((w for w in self.present(waiting) if takes(w, waiting) and w.id not in self.sent), None)
 
     def send(self, worker: WorkerView, order: Send | Raise) -> None:
         """Give a job to a ready worker, or raise its charges for it first."""
@@ -318,12 +318,13 @@ class Desk:
                 continue
             parts, key = rooms.parts(worker.charges), _key(worker)
             work_s = self.expected.work_s(self._first.get(key))
-            leaving = Leaving(self.rest_s(worker) + work_s, parts, worker.slug != EXEC)
+            known = self.expected.knows_rest(worker, works=key in self._first or worker.id in self.sent)
+            leaving = Leaving(self.rest_s(worker) + work_s, parts, known)
             found.append((rooms.share(parts), leaving))
         for key, charges in self.started.items():
             parts = rooms.parts(charges)
             lasts_s = self.expected.load_s(key) + self.expected.run_s(key) + self.expected.work_s(self._first.get(key))
-            found.append((rooms.share(parts), Leaving(lasts_s, parts, key[0] != EXEC)))
+            found.append((rooms.share(parts), Leaving(lasts_s, parts, self.expected.knows_whole(key))))
         return found
 
     def rest_s(self, worker: WorkerView) -> float:

@@ -44,6 +44,26 @@ class Expected:
         provider = self._providers.get(key)
         return self._usual_run_s if provider is None or provider.run_s is None else provider.run_s
 
+    def knows_load(self, key: Key) -> bool:
+        """Whether it was seen here how long loading takes; a command loads nothing."""
+        provider = self._providers.get(key)
+        return key[0] == EXEC or (provider is not None and provider.load_s is not None)
+
+    def knows_run(self, key: Key) -> bool:
+        """Whether it was seen here how long a job takes; of a command nobody can tell."""
+        provider = self._providers.get(key)
+        return key[0] != EXEC and provider is not None and provider.run_s is not None
+
+    def knows_whole(self, key: Key) -> bool:
+        """Whether both were seen."""
+        return self.knows_load(key) and self.knows_run(key)
+
+    def knows_rest(self, worker: WorkerView, *, works: bool) -> bool:
+        """Whether `rest_s` rests on what was seen; `works`: its jobs after this moment count too."""
+        key = (worker.slug, worker.variant)
+        loads, runs = worker.state in ("parked", "starting"), works or worker.job_id is not None
+        return (not loads or self.knows_load(key)) and (not runs or self.knows_run(key))
+
     def work_s(self, waiting: Waiting | None) -> float:
         """All waiting jobs of a provider, one after the other on each of its workers."""
         if waiting is None:

@@ -10,12 +10,12 @@ import math
 from collections.abc import Callable, Sequence
 
 from scheduler.model.command import called
-from scheduler.model.machine import Held, Reading, is_amount
+from scheduler.model.machine import Held, Machine, Reading, is_amount
 from scheduler.model.plan import Breaker, Waiting, WorkerView
 from scheduler.model.provider import Provider
 from scheduler.model.verdict import Demand, PoolEvidence, Verdict
 from scheduler.rules.admission import beyond_gib, over_gib, short_gib
-from scheduler.rules.figures import figures, plain, pool_name
+from scheduler.rules.figures import figures, plain, pool_name, usual
 from scheduler.rules.room import fits
 
 NAMED = 4
@@ -52,14 +52,15 @@ def broken(breaker: Breaker, name: str) -> str:
     return f"{what}{last}; {then if breaker.next_try_in_s > 0 else 'one job tries it again now'}"
 
 
-def occupied(worker: WorkerView, provider: Provider) -> tuple[str, str]:
-    """(ruling, text) for a job whose provider's workers are all taken."""
+def occupied(worker: WorkerView, provider: Provider, *, fresh: bool = False) -> tuple[str, str]:
+    """(ruling, text) for a job whose provider's workers are all taken. `fresh`: it goes to one that served nothing."""
     if worker.state in ("parked", "starting"):
-        usual = f"; loading usually takes {provider.load_s:.0f} s" if provider.load_s is not None else ""
-        return "starting", f"worker {worker.id} of {provider.name} is starting; the job is sent when it is ready{usual}"
+        told = f"; loading usually takes {usual(provider.load_s)}" if provider.load_s is not None else ""
+        return "starting", f"worker {worker.id} of {provider.name} is starting; the job is sent when it is ready{told}"
     running = f"job {worker.job_id}" if worker.job_id is not None else "another job"
-    usual = f", which usually takes {provider.run_s:.0f} s" if provider.run_s is not None else ""
-    return "busy", f"worker {worker.id} of {provider.name} has {running}{usual}; one request at a time, this is next"
+    told = f", which usually takes {usual(provider.run_s)}" if provider.run_s is not None else ""
+    then = "this goes to a new worker after it" if fresh else "one request at a time, this is next"
+    return "busy", f"worker {worker.id} of {provider.name} has {running}{told}; {then}"
 
 
 def too_few_cores(name: str, threads: int, in_use: int, cores: int) -> str:
@@ -143,12 +144,22 @@ def reclaiming(pool_id: str, gib_lacking: float) -> str:
     return f"{gib(gib_lacking)} GiB of the file cache are being turned into free memory of {pool_name(pool_id)}"
 
 
-def disk_full(free_gib: float | None, reserve_gib: float) -> str:
-    """Nothing starts on a disk that is nearly full."""
+DESTINATION = "its destination (--out)"
+
+
+def disk_full(free_gib: float | None, reserve_gib: float, what: str = "the state folder") -> str:
+    """Nothing starts on a disk that is nearly full. `what` lies on it."""
     if free_gib is None:
-        return "the free space of the state folder could not be read: nothing starts on an unknown disk"
+        return f"the free space of {what} could not be read: nothing starts on an unknown disk"
     _, free, kept, _ = figures([free_gib], reserve_gib)
-    return f"the disk of the state folder has {free} GiB free and {kept} GiB stay reserved; make room, then jobs go on"
+    room = "there" if what == DESTINATION else "(schedq prune --older-than 30d --dry-run shows what would go)"
+    then = "it goes on" if what == DESTINATION else "jobs go on"
+    return f"the disk of {what} has {free} GiB free and {kept} GiB stay reserved; make room {room}, then {then}"
+
+
+def low_disk(machine: Machine) -> str:
+    """The same of the tightest of the queue's own disks."""
+    return disk_full(machine.disk_free_gib, machine.disk_reserve_gib, machine.disk_of)
 
 
 def _counted(count: int, noun: str) -> str:

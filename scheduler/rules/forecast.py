@@ -46,7 +46,8 @@ class Group:
 class Leaving:
     """A worker that is expected to run dry in `left_s`, and what it then gives back.
 
-    `known`: it is learned or usual. How long a command takes nobody can tell: orders are tried by what is usual.
+    `known`: it rests on what was seen here. Of a command, or of a provider that never ran, nobody can tell: orders are
+    tried by what is usual.
     """
 
     left_s: float

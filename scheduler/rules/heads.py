@@ -53,9 +53,13 @@ def serve_closed(desk: Desk) -> bool:
     """
     desk.reserved = kept_alone(desk)
     for waiting in desk.eligible:
-        if not desk.closed(waiting) or (waiting.slug, waiting.variant) in desk.making:
+        if not desk.closed(waiting):
             continue
         threads = desk.provider((waiting.slug, waiting.variant)).threads
+        its_cores = Reservation(waiting, None, Claim(0, waiting.slug, {}), threads)
+        if (waiting.slug, waiting.variant) in desk.making:
+            desk.reserved.append(its_cores)
+            continue
         free, places = desk.free(waiting), None
         if not desk.absent(waiting):
             more = more_for(desk, free, waiting) if free is not None else {}
@@ -68,13 +72,16 @@ def serve_closed(desk: Desk) -> bool:
                 desk.reserved.append(Reservation(waiting, frozenset(), Claim(0, waiting.slug, more), threads))
                 continue
             if (waiting.slug, waiting.variant) in desk.making:
+                desk.reserved.append(its_cores)
                 continue
         elif desk.start(waiting):
             return True
         chosen = _victims(desk, waiting, free, places)
         ready = [worker for worker in chosen or () if evictable(worker) and worker.id not in desk.sent]
         dry = [worker for worker in desk.dry() if worker is not free]
-        if not desk.make_room(waiting, [*dry, *(worker for worker in ready if worker not in dry)], places):
+        if desk.make_room(waiting, [*dry, *(worker for worker in ready if worker not in dry)], places):
+            desk.reserved.append(its_cores)
+        else:
             back = desk.returning()
             machine, claims = desk.snapshot.machine, desk.all_claims(waiting)
             kept = reserve(

@@ -93,11 +93,13 @@ def present(snapshot: Snapshot, key: Key) -> list[WorkerView]:
 
 
 def disk_low(snapshot: Snapshot) -> bool:
-    """Whether the disk has less than is kept free; a disk that could not be read is taken to be full."""
-    machine = snapshot.machine
-    if machine.disk_free_gib is None:
-        return machine.disk_reserve_gib > 0
-    return machine.disk_free_gib < machine.disk_reserve_gib
+    """Whether a disk of the queue's own has less than is kept free."""
+    return is_low(snapshot.machine.disk_free_gib, snapshot.machine.disk_reserve_gib)
+
+
+def is_low(free_gib: float | None, reserve_gib: float) -> bool:
+    """Whether a disk has less than is kept free; one that could not be read is taken to be full."""
+    return reserve_gib > 0 if free_gib is None else free_gib < reserve_gib
 
 
 def kept_out(
@@ -117,7 +119,9 @@ def kept_out(
     if snapshot.paused or snapshot.drained or waiting.paused:
         return "paused", waiting.paused or (DRAINED if snapshot.drained else PAUSED)
     if disk_low(snapshot):
-        return "disk", explain.disk_full(snapshot.machine.disk_free_gib, snapshot.machine.disk_reserve_gib)
+        return "disk", explain.low_disk(snapshot.machine)
+    if waiting.out is not None and is_low(*waiting.out):
+        return "disk", explain.disk_full(*waiting.out, explain.DESTINATION)
     provider = snapshot.providers.get(key)
     if provider is None or not provider.installed:
         return "not_installed", explain.not_installed(name, provider)

@@ -6,9 +6,10 @@ import math
 from dataclasses import replace
 
 from scheduler.model.command import EXEC
-from scheduler.model.plan import Predict, Snapshot
+from scheduler.model.plan import Predict, Snapshot, Waiting, WorkerView
 from scheduler.rules.desk import Desk
-from scheduler.rules.forecast import Leaving, place_in, unfold
+from scheduler.rules.forecast import Group, Leaving, Rooms, place_in, unfold
+from scheduler.rules.order import Key
 
 
 def predict(snapshot: Snapshot) -> list[Predict]:
@@ -16,8 +17,8 @@ def predict(snapshot: Snapshot) -> list[Predict]:
 
     A provider that nothing can start now (paused, broken, not installed, refused by others than ours) has none. One
     that fits by its charges and is refused by a reading all the same is taken to start when all that works now is done:
-    until then nobody can tell, and if nothing works, nothing is said. Of what waits for the end of a command nobody can
-    tell either: how long it takes is not known.
+    until then nobody can tell, and if nothing works, nothing is said. Nor is anything said of what stands behind a load
+    or a run that was never seen here, or behind a command: how long that takes is not known.
     """
     desk = Desk(snapshot)
     rooms = desk.rooms()
@@ -26,11 +27,10 @@ def predict(snapshot: Snapshot) -> list[Predict]:
     for waiting in desk.eligible:
         key = (waiting.slug, waiting.variant)
         if key in desk.making:
-            group = desk.group(waiting, rooms)
+            group = _group(desk, waiting, rooms)
             leaving.append(Leaving(group.lasts_s, group.places[0] if group.places else ()))
         elif desk.absent(waiting):
-            group = desk.group(waiting, rooms)
-            group = replace(group, work_s=math.inf) if waiting.slug == EXEC else group
+            group = _group(desk, waiting, rooms)
             if place_in(rooms.free, group.places) is not None and desk.refused_by_reading(waiting):
                 refused.append(group)
             else:
@@ -52,10 +52,10 @@ def predict(snapshot: Snapshot) -> list[Predict]:
     for waiting in desk.eligible:
         key = (waiting.slug, waiting.variant)
         workers = desk.present(waiting)
-        load_s, run_s = desk.expected.load_s(key), desk.expected.run_s(key)
+        load_s, run_s = _load_s(desk, key), _run_s(desk, key)
         if workers:
-            soonest = min(desk.rest_s(worker) for worker in workers)
-            found.append(Predict(*key, soonest, run_s, len(workers)))
+            rests = [_rest_s(desk, worker) for worker in workers]
+            found.append(Predict(*key, min(rests), run_s, sum(map(math.isfinite, rests))))
         elif key in desk.started:
             found.append(Predict(*key, load_s + run_s, run_s, 1))
         elif key in desk.making:
@@ -63,3 +63,24 @@ def predict(snapshot: Snapshot) -> list[Predict]:
         elif key in starts_s:
             found.append(Predict(*key, starts_s[key] + load_s, run_s, 1))
     return [each for each in found if math.isfinite(each.starts_in_s)]
+
+
+def _load_s(desk: Desk, key: Key) -> float:
+    if key[0] == EXEC:
+        return 0.0
+    return desk.expected.load_s(key) if desk.expected.knows_load(key) else math.inf
+
+
+def _run_s(desk: Desk, key: Key) -> float:
+    return desk.expected.run_s(key) if desk.expected.knows_run(key) else math.inf
+
+
+def _rest_s(desk: Desk, worker: WorkerView) -> float:
+    known = desk.expected.knows_rest(worker, works=worker.id in desk.sent)
+    return desk.rest_s(worker) if known else math.inf
+
+
+def _group(desk: Desk, waiting: Waiting, rooms: Rooms) -> Group:
+    """A provider's waiting jobs; what was never seen of them takes without end."""
+    group, key = desk.group(waiting, rooms), (waiting.slug, waiting.variant)
+    return replace(group, load_s=_load_s(desk, key), work_s=waiting.count * _run_s(desk, key))

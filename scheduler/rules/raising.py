@@ -90,7 +90,7 @@ def confirm_raised(desk: Desk) -> None:
             what = "the scheduler is going down" if snapshot.draining else "the queue was paused"
             why = f"{what} before the request was sent"
         elif disk_low(snapshot):
-            why = explain.disk_full(snapshot.machine.disk_free_gib, snapshot.machine.disk_reserve_gib)
+            why = explain.low_disk(snapshot.machine)
         if why:
             desk.starts.append(Lower(worker.id, why))
         elif worker.raised == "unasked":

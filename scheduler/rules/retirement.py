@@ -19,17 +19,22 @@ SHOWN_WITHIN_S = 30.0
 """How long a keeper may take to be seen in the process table: 13 ms at most was measured (E27), and machines swap."""
 
 
-def stops(snapshot: Snapshot, wanted: Collection[tuple[str, str]]) -> list[Abort | Retire]:
-    """What ends now, by worker id. `wanted`: the (slug, variant) of providers whose jobs may be sent now."""
+def stops(
+    snapshot: Snapshot, wanted: Collection[tuple[str, str]], fresh: Collection[tuple[str, str]] = ()
+) -> list[Abort | Retire]:
+    """What ends now, by worker id. `wanted`: the (slug, variant) of providers whose jobs may be sent now; `fresh`:
+    those of them whose next job goes to a worker that has served nothing.
+    """
     found = []
     for worker in sorted(snapshot.workers, key=lambda w: w.id):
-        stop = _stop(snapshot, worker, (worker.slug, worker.variant) in wanted)
+        key = (worker.slug, worker.variant)
+        stop = _stop(snapshot, worker, key in wanted, key in fresh)
         if stop is not None:
             found.append(stop)
     return found
 
 
-def _stop(snapshot: Snapshot, worker: WorkerView, wanted: bool) -> Abort | Retire | None:
+def _stop(snapshot: Snapshot, worker: WorkerView, wanted: bool, fresh: bool) -> Abort | Retire | None:
     provider = snapshot.providers.get((worker.slug, worker.variant))
     known = provider or Provider(worker.slug, worker.variant)
     if worker.state not in ("parked", "starting", "ready", "busy"):
@@ -46,6 +51,8 @@ def _stop(snapshot: Snapshot, worker: WorkerView, wanted: bool) -> Abort | Retir
         return Retire(worker.id, "the scheduler is going down")
     if worker.retire_after:
         return Retire(worker.id, worker.retire_after, worker.pinned)
+    if fresh and worker.jobs_served and not worker.alone:
+        return Retire(worker.id, f"the next case of {known.name} is to have an unused worker", worker.pinned)
     if snapshot.drained and not any(each.state == "busy" for each in snapshot.workers):
         return Retire(worker.id, "the queue is drained, and nothing runs any more")
     if worker.alone and not any(next_serves(worker, each) for each in snapshot.alone):
@@ -66,7 +73,14 @@ def _stop(snapshot: Snapshot, worker: WorkerView, wanted: bool) -> Abort | Retir
 def next_serves(worker: WorkerView, job: Waiting) -> bool:
     """Whether a worker that was started for jobs that run alone can take the next one of them too."""
     of = (worker.slug, worker.variant, worker.revision)
-    return worker.alone and worker.mode != "oneshot" and of == (job.slug, job.variant, job.revision)
+    serves = worker.mode != "oneshot" and of == (job.slug, job.variant, job.revision)
+    return worker.alone and serves and not (job.fresh and worker.jobs_served)
+
+
+def takes(worker: WorkerView, job: Waiting) -> bool:
+    """Whether a worker of its provider can be sent this job now: it is free, and, if the job asks for that, unused."""
+    free = worker.state == "ready" and worker.job_id is None and not worker.raised
+    return free and not (job.fresh and worker.jobs_served)
 
 
 def _astray(snapshot: Snapshot, worker: WorkerView) -> str:
@@ -96,7 +110,7 @@ def _coming_up(snapshot: Snapshot, worker: WorkerView, provider: Provider) -> Ab
         what = "the scheduler is going down" if snapshot.draining else "the queue was paused"
         return Abort(worker.id, f"{what} before the request was sent")
     if bound and disk_low(snapshot):
-        return Abort(worker.id, explain.disk_full(snapshot.machine.disk_free_gib, snapshot.machine.disk_reserve_gib))
+        return Abort(worker.id, explain.low_disk(snapshot.machine))
     if worker.state == "parked" and not worker.shown and worker.state_s >= SHOWN_WITHIN_S:
         return Abort(worker.id, f"its keeper could not be seen within {SHOWN_WITHIN_S:.0f} s")
     if worker.state == "starting" and worker.alive_s >= provider.start_timeout_s > 0:

@@ -222,7 +222,7 @@ def why_not(desk: Desk, waiting: Waiting) -> Why:
     if said is not None and isinstance(said[1], str) and (not workers or desk.free(waiting) is not None):
         return said
     if workers:
-        return explain.occupied(workers[0], provider)
+        return explain.occupied(workers[0], provider, fresh=waiting.fresh)
     if key in desk.started:
         return "starting", explain.started_now(provider)
     head = desk.head or waiting

@@ -236,6 +236,9 @@ class SimHost:
         order = self._alive.get(worker_id)
         return dict(order.charges) if order is not None else {}
 
+    def watch_disks(self, folders: list[str]) -> None:
+        """A simulated machine has no disks."""
+
     def tell(self, job_id: int, state: str) -> None:
         """Keep what was told, for whoever looks."""
         self.told.append((job_id, state))

@@ -11,7 +11,7 @@ import os
 import sqlite3
 
 from scheduler.config import Paths
-from scheduler.errors import Corrupt, NewerSchema, OlderSchema, SchedqError, StoreError, Temporary
+from scheduler.errors import Corrupt, DiskFull, NewerSchema, OlderSchema, SchedqError, StoreError, Temporary
 from scheduler.store.folders import require_local
 from scheduler.store.kept import is_made, is_marked, without_schema
 
@@ -19,7 +19,7 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from types import TracebackType
 
-REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011")
+REVISIONS = ("0001", "0002", "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012")
 """Every revision of the schema, oldest first; the last is what this version writes."""
 
 WAL_LIMIT = 8 << 20
@@ -267,7 +267,7 @@ def room_left(paths: Paths) -> str:
     return f"{space.f_bavail * space.f_frsize / (1 << 20):.1f} MiB are left"
 
 
-def _full(words: str, paths: Paths, undone: str) -> Temporary:
-    return Temporary(
+def _full(words: str, paths: Paths, undone: str) -> DiskFull:
+    return DiskFull(
         f"the disk of {paths.home} took no more ({words}; {room_left(paths)});{undone} free some space and try again"
     )

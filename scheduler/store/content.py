@@ -14,6 +14,10 @@ from scheduler.errors import Corrupt, Refused
 from scheduler.store.folders import sync
 from scheduler.store.identity import digest
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
 INLINE_MAX = 64 << 10
 """Up to this many bytes are kept in the row itself."""
 
@@ -38,19 +42,29 @@ def put(paths: Paths, data: bytes, sha256: str = "") -> str:
     if present(paths, sha256):
         settle(paths, sha256)
     else:
-        staged = _staging(paths)
+        staged = stage_bytes(paths, data)
         try:
-            fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-            with open(fd, "wb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(fd)
-                os.fchmod(fd, 0o400)
             place(paths, staged, sha256)
         except BaseException:
             discard(staged)
             raise
     return sha256
+
+
+def stage_bytes(paths: Paths, data: bytes) -> str:
+    """Write bytes beside the content, synced; `place` the file inside the turnstile."""
+    staged = _staging(paths)
+    try:
+        fd = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        with open(fd, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(fd)
+            os.fchmod(fd, 0o400)
+    except BaseException:
+        discard(staged)
+        raise
+    return staged
 
 
 def stage(paths: Paths, source: str, sha256: str, said_by: str) -> str:
@@ -84,11 +98,15 @@ def stage(paths: Paths, source: str, sha256: str, said_by: str) -> str:
 
 def place(paths: Paths, staged: str, sha256: str) -> None:
     """Give a staged file its name, durably."""
+    name(paths, staged, sha256)
+    settle_all(paths, (sha256,))
+
+
+def name(paths: Paths, staged: str, sha256: str) -> None:
+    """Give a staged file its name, which is durable when `settle_all` was called with it."""
     os.makedirs(os.path.dirname(path(paths, sha256)), 0o700, exist_ok=True)
     crashpoint("content.staged")
     os.rename(staged, path(paths, sha256))
-    settle(paths, sha256)
-    crashpoint("content.placed")
 
 
 def settle(paths: Paths, sha256: str) -> None:
@@ -96,13 +114,20 @@ def settle(paths: Paths, sha256: str) -> None:
 
     Also of one that is there: who placed it may have been killed before it came to that.
     """
-    folder = os.path.dirname(path(paths, sha256))
-    sync(folder)
-    for below, above in ((folder, paths.content), (paths.content, paths.home)):
-        found = os.stat(below)
-        if (found.st_dev, found.st_ino) not in _reached:
-            sync(above)
-            _reached.add((found.st_dev, found.st_ino))
+    settle_all(paths, (sha256,))
+
+
+def settle_all(paths: Paths, many: Iterable[str]) -> None:
+    """As `settle`, for the names of many pieces: each folder is synced once."""
+    folders = dict.fromkeys(os.path.dirname(path(paths, each)) for each in many)
+    if not folders:
+        return
+    upwards = [*((each, paths.content) for each in folders), (paths.content, paths.home)]
+    fresh = {(found.st_dev, found.st_ino): above for below, above in upwards if (found := os.stat(below))}
+    for folder in dict.fromkeys([*folders, *(above for which, above in fresh.items() if which not in _reached)]):
+        sync(folder)
+    _reached.update(fresh)
+    crashpoint("content.placed")
 
 
 def read(paths: Paths, sha256: str) -> bytes:

@@ -29,6 +29,13 @@ BELOW = f"SELECT id, state, out FROM jobs WHERE out > ? AND out < ? AND {CLAIMED
 GIVEN_UP = f"UPDATE jobs SET out = NULL WHERE out = ? AND {CLAIMED} AND state = 'succeeded' RETURNING id"
 OWNER = f"SELECT id, state FROM jobs WHERE out = ? AND {CLAIMED}"
 
+TAKEN_BY = (
+    "SELECT j.id, j.state FROM gates AS g CROSS JOIN waits AS w ON w.gate_id = g.id JOIN drafts AS d ON"
+    " d.job_id = w.job_id JOIN jobs AS j ON j.id = w.job_id WHERE g.parent_id = ? AND g.parent_id IS NOT NULL"
+    " AND d.made_at IS NULL AND j.state IN ('queued', 'held') LIMIT 1"
+)
+"""A waiting job whose input is still to be made, and comes after this one: it may take its outputs."""
+
 
 class Destinations:
     """The destinations of one call's jobs."""
@@ -37,6 +44,7 @@ class Destinations:
         self._paths = paths
         self.moved: list[tuple[str, str]] = []
         """What was moved aside: each destination, and where what was there lies now."""
+        self._kept = outputs.Kept(paths.home)
         self._outs: set[str] = set()
         self._above: set[str] = set()
         """Destinations of this call, and the folders that they lie in: those are nobody's destination."""
@@ -47,23 +55,35 @@ class Destinations:
 
         `job_id` is what the row's job gets when it goes in.
         """
-        out = row["out"]
-        owner = connection.execute(OWNER, (out,)).fetchone()
-        if owner is not None and owner[1] != "succeeded":
-            raise _belongs(out, owner)
-        outputs.refuse_kept(out, self._paths.home)
-        self._refuse_nested(connection, out)
+        self.refuse(connection, row)
         if not row["overwrite"]:
-            if os.path.lexists(out):
-                made = f" (job {owner[0]} made it)" if owner else ""
-                raise Refused(f"the destination {out} exists{made}; give another --out, or --overwrite it")
             return []
+        out = row["out"]
         given_up = [int(found[0]) for found in connection.execute(GIVEN_UP, (out,)).fetchall()]
         moved = outputs.set_aside(out, lambda aside: _note(self._paths, job_id, out, aside))
         if moved is not None:
             self.moved.append(moved)
             crashpoint("aside.moved")
         return given_up
+
+    def refuse(self, connection: sqlite3.Connection, row: dict[str, Any]) -> None:
+        """The same refusals, and nothing is written."""
+        out = row["out"]
+        owner = connection.execute(OWNER, (out,)).fetchone()
+        if owner is not None and owner[1] != "succeeded":
+            raise _belongs(out, owner)
+        self._kept.refuse(out)
+        self._refuse_nested(connection, out)
+        if row["overwrite"] and owner is not None:
+            taken = connection.execute(TAKEN_BY, (owner[0],)).fetchone()
+            if taken is not None:
+                raise Refused(
+                    f"the destination {out} cannot be overwritten: job {taken[0]} ({taken[1]}) takes its input from"
+                    f" what job {owner[0]} left there, and has not taken it yet; wait for that, or give another --out"
+                )
+        if not row["overwrite"] and os.path.lexists(out):
+            made = f" (job {owner[0]} made it)" if owner else ""
+            raise Refused(f"the destination {out} exists{made}; give another --out, or --overwrite it")
 
     def _refuse_nested(self, connection: sqlite3.Connection, out: str) -> None:
         """Whichever of two that lie in one another is put in place first is in the other's way.

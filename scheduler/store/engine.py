@@ -21,6 +21,7 @@ from scheduler.config import Paths
 from scheduler.crash import crashpoint
 from scheduler.errors import Refused
 from scheduler.store import content, destinations
+from scheduler.store.absent import missing_queue
 from scheduler.store.connection import (
     REVISIONS,
     checkpoint,
@@ -31,7 +32,7 @@ from scheduler.store.connection import (
     told,
 )
 from scheduler.store.folders import prepare, require_local, settle, sync
-from scheduler.store.intake import missing_queue, open_or_create
+from scheduler.store.intake import open_or_create
 from scheduler.store.kept import is_made, leave_mark
 from scheduler.store.migrate import migrate
 from scheduler.store.turnstile import PATIENCE_S, Turnstile
@@ -255,15 +256,20 @@ def _content(connection: sqlite3.Connection, paths: Paths) -> list[str]:
     import json
 
     wanted: dict[str, str] = {}
-    rows = "SELECT id, input_sha256, files, input IS NULL AND input_bytes > 0 FROM jobs"
+    rows = "SELECT id, input_sha256, files, input IS NULL AND input_bytes > 0 FROM jobs WHERE pruned_at IS NULL"
     for job_id, sha256, files, outside in connection.execute(rows):
         if outside:
             wanted.setdefault(sha256, f"the input of job {job_id}")
         for entry in json.loads(files).values() if files != "{}" else ():
             if not entry.get("pinned"):
                 wanted.setdefault(entry["sha256"], f"a file of job {job_id}")
-    for job_id, sha256 in connection.execute("SELECT job_id, sha256 FROM results WHERE reply IS NULL AND bytes > 0"):
+    replies = "SELECT job_id, sha256 FROM results WHERE reply IS NULL AND sha256 IS NOT NULL"
+    for job_id, sha256 in connection.execute(replies):
         wanted.setdefault(sha256, f"the reply of job {job_id}")
+    for job_id, pins in connection.execute("SELECT job_id, pins FROM drafts WHERE pins <> '{}'"):
+        for pin in json.loads(pins).values():
+            if "sha256" in pin and not pin.get("pinned"):
+                wanted.setdefault(pin["sha256"], f"what the input of job {job_id} takes")
     words = []
     for sha256, what in wanted.items():
         where = content.path(paths, sha256)

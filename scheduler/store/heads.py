@@ -5,6 +5,7 @@ A head's victims are chosen once: the set that is stored may only shrink.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable
 
 from sqlalchemy import Connection
@@ -30,6 +31,12 @@ def close_heads(tx: Connection, keep: Iterable[int]) -> None:
     for head in those:
         if head.id not in kept:
             rows.write(tx, "UPDATE jobs SET head_since_at = NULL WHERE id = :id", {"id": head.id})
+
+
+def destinations(tx: Connection, ids: Iterable[int]) -> dict[int, str]:
+    """The destinations that these jobs ask for, by job id; those that ask for none are left out."""
+    asked = "SELECT id, out FROM jobs WHERE id IN (SELECT value FROM json_each(:ids)) AND out IS NOT NULL"
+    return {int(row.id): str(row.out) for row in rows.found(tx, asked, {"ids": json.dumps(list(ids))})}
 
 
 def victims(tx: Connection) -> dict[int, tuple[int, ...]]:

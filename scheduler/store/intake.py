@@ -7,35 +7,53 @@ that would tear the answer apart held back until it was said.
 
 from __future__ import annotations
 
-import os
 import sqlite3
 
 from scheduler.clock import now_at
-from scheduler.config import Paths, settings
+from scheduler.config import Paths
 from scheduler.crash import crashpoint
-from scheduler.errors import NoSuchJob, Refused
-from scheduler.store import content, identity
-from scheduler.store.connection import checkpoint, open_writer, require_current, revision, told
-from scheduler.store.folders import prepare, require_local, settle
-from scheduler.store.kept import is_made, leave_mark
-from scheduler.store.row import DEFAULTS, INSERT, as_text, completed, equal, same, values
+from scheduler.errors import BatchTaken, NoSuchJob, Refused, UsageError, all_of
+from scheduler.store import called, identity
+from scheduler.store.brought import Brought
+from scheduler.store.cancelling import CANCEL as CANCEL
+from scheduler.store.cancelling import cancel as cancel
+from scheduler.store.connection import checkpoint, told
+from scheduler.store.folders import prepare, require_local
+from scheduler.store.keyed import job_of_key
+from scheduler.store.opening import open_or_create as open_or_create
+from scheduler.store.opening import record
+from scheduler.store.row import DEFAULTS, INSERT, after_alike, completed, same, values
 from scheduler.store.turnstile import PATIENCE_S, Signals, Turnstile
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Sequence
     from typing import Any
 
+    from scheduler.errors import SchedqError
     from scheduler.store.destinations import Destinations
+    from scheduler.store.gates import Ties
+    from scheduler.store.replacing import Replaced
+    from scheduler.store.resuming import Resumed
+
+FATES = ("added", "known", "succeeded", "unended", "reopened", "replaced")
+"""What becomes of a row: its own job; that of its key; of `resume`, one that stays as it is, is opened again, or is
+opened again with the request of the row."""
+
+COUNTED = ("doomed", "unclear")
+"""What is counted of a call beside: jobs that will fail with the reason of a parent which did not succeed; those of
+`resume` that were added although others which did not succeed have their name."""
+
+AT_ONCE = 5000
+"""Rows inserted between two looks at who is told how far it is."""
+
+TAKEN = "SELECT 1 FROM batches WHERE batch = ?"
+
+NOT_YET = 10**11
+"""The first id of rows that are only looked at: no job has it."""
 
 CACHE_KIB = 64 << 10
 """What a large call may keep in memory until its commit, instead of writing pages again and again."""
-
-CANCEL = {
-    "queued": "cancelled", "held": "cancelled", "admitted": "cancelled", "running": "ask",
-    "succeeded": "says", "failed": "says", "cancelled": "same", "timed_out": "says", "refused": "says",
-}  # fmt: skip
-"""What `cancel` does in each state, as the table of states has it. `ask` = the scheduler stops the worker."""
 
 
 def submit(
@@ -44,18 +62,29 @@ def submit(
     say: Callable[[list[int]], None] | None = None,
     *,
     moved: list[tuple[str, str]] | None = None,
+    resume: bool = False,
+    new_batch: str = "",
+    fates: list[str] | None = None,
+    counts: dict[str, int] | None = None,
+    tell: Callable[[int], None] | None = None,
     timeout_s: float = PATIENCE_S,
 ) -> list[int]:
     """Put jobs into the queue, all or none, and answer with their ids in the order of `rows`.
 
-    A row has columns of a job (see DEFAULTS) plus `data` (the input's bytes) and `overwrite` (its destination may
-    exist). A `key` that this user gave before means that job: its id is the answer, and nothing is written for it.
+    A row has columns of a job (see DEFAULTS) plus `data` (the input's bytes), or for an input that a row cannot hold
+    `source` (the file that has them), `overwrite` (its destination may exist), `beside` (see beside.insert) and `where`
+    (what errors call it). A `key` that this user gave before means that job:
+    its id is the answer, and nothing is written for it. `resume`: so does a job of the row's batch that asks for the
+    same, and one that did not succeed is opened again. `new_batch`: BatchTaken if that has jobs already.
+    `fates` gets what became of each row (FATES), `counts` what else is to be said (COUNTED), `tell` is called with how
+    many rows are through.
     `say` is called with the ids after the commit, outside the turnstile, while signals are still held back.
     What is at a destination that may be overwritten is moved aside, and stays where it is if nothing goes in; `moved`
     gets (destination, where it lies now) of each.
-    Makes folders and database at first use. Refused, Temporary or StoreError: nothing was written.
+    Makes folders and database at first use. Refused, UsageError, Temporary or StoreError: nothing was written. Every
+    row that is refused is in the error's `faults`.
     """
-    batch = _Intake(paths, rows)
+    batch = _Intake(paths, rows, resume=resume, new_batch=new_batch, tell=tell)
     signals = Signals()
     try:
         with told(paths):
@@ -74,6 +103,10 @@ def submit(
                     connection.close()
         if moved is not None:
             moved += batch.moved
+        if fates is not None:
+            fates += batch.fates
+        if counts is not None:
+            counts |= batch.counts()
         if say is not None:
             say(ids)
         return ids
@@ -82,74 +115,74 @@ def submit(
         signals.unblock()
 
 
-def open_or_create(paths: Paths) -> sqlite3.Connection:
-    """The queue's database for writing, made from the migrations if it is not there. Inside the turnstile.
+def foretold(
+    paths: Paths,
+    rows: list[dict[str, Any]],
+    *,
+    resume: bool = False,
+    refused: Sequence[dict[str, Any]] = (),
+    counts: dict[str, int] | None = None,
+) -> tuple[list[str], list[tuple[int, str, SchedqError]]]:
+    """What `submit` would make of these rows, by the queue as it is: (fate of each, the faults). Nothing is written.
 
-    The schema is written when every name that leads to it is durable, whoever made it: where it is, they are (P1).
-    Corrupt if the database is gone or empty and the folder shows that jobs were in it.
+    `refused`: key and name of what belongs to the call too and cannot be queued, for rows that come after that.
+    `counts`: as of submit. NoSuchJob for a batch to resume that is not there.
     """
-    if not is_made(paths):
-        os.close(os.open(paths.database, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600))
-        crashpoint("intake.created")
-    connection = open_writer(paths)
-    try:
-        found = revision(connection, paths)
-        if not found:
-            from scheduler.store.migrate import migrate
+    from scheduler.store.peek import looked
 
-            settle(paths.home)
-            migrate(connection)
-            found = revision(connection, paths)
-        require_current(found, paths)
-        leave_mark(connection, paths)
-        _restore(connection, paths)
-    except BaseException:
-        connection.close()
-        raise
-    return connection
+    batch = _Intake(paths, rows, resume=resume, dry=True, refused=refused)
+    nothing: list[tuple[int, str, SchedqError]] | None = None
+    faults = looked(paths, lambda reader: batch.settle(reader, NOT_YET)[1], nothing)
+    if faults is None:  # there is no queue: by what an empty one would say
+        from scheduler.store.migrate import migrate
 
-
-def _restore(connection: sqlite3.Connection, paths: Paths) -> None:
-    if os.path.lexists(paths.asides):
-        from scheduler.store.destinations import restore
-
-        restore(connection, paths)
+        empty = sqlite3.connect(":memory:", isolation_level=None)
+        try:
+            migrate(empty)
+            faults = batch.settle(empty, NOT_YET)[1]
+        finally:
+            empty.close()
+    if counts is not None:
+        counts |= batch.counts()
+    return batch.fates, faults
 
 
 class _Intake:
-    """One call's rows, on their way into the queue."""
+    """One call's rows, on their way into the queue. `dry`: only looked at, over a connection that cannot write."""
 
-    def __init__(self, paths: Paths, rows: list[dict[str, Any]]) -> None:
-        self._paths = paths
-        self._staged: dict[str, str] = {}
-        self._settled: set[str] = set()
+    def __init__(
+        self,
+        paths: Paths,
+        rows: list[dict[str, Any]],
+        *,
+        resume: bool = False,
+        dry: bool = False,
+        new_batch: str = "",
+        refused: Sequence[dict[str, Any]] = (),
+        tell: Callable[[int], None] | None = None,
+    ) -> None:
+        self._paths, self._resume, self._dry, self._tell = paths, resume, dry, tell
+        self._new_batch, self._refused = new_batch, [(0, row) for row in refused]
+        self._resumed: Resumed | None = None
+        self._ties: Ties | None = None
+        self._replaced: Replaced | None = None
+        self._doomed = 0
+        self._ids: list[int] = []
+        self._first_of: dict[str, dict[str, Any]] = {}
+        self.fates: list[str] = []
+        self._brought = Brought(paths)
         self._claimed: Destinations | None = None
         who = {**DEFAULTS, "user": identity.user(), "host_id": identity.host_id(), "submitted_at": now_at()}
         self._who = str(who["user"])
         self._rows = [completed(row, who) for row in rows]
 
     def stage(self) -> None:
-        """Copy the files that inputs name, before the queue is locked; what is too large to copy is marked `pinned`."""
-        limit_bytes = None
-        for row in self._rows:
-            if isinstance(row["files"], str) or not row["files"]:
-                continue
-            if limit_bytes is None:
-                limit_bytes = settings().number("inputs_copy_max_gib") * (1 << 30)
-            for entry in row["files"].values():
-                sha256 = entry["sha256"]
-                if entry["bytes"] > limit_bytes:
-                    entry["pinned"] = True
-                if entry.get("pinned") or sha256 in self._staged or content.present(self._paths, sha256):
-                    continue
-                said_by = row["input_name"] or "the input"
-                self._staged[sha256] = content.stage(self._paths, entry["path"], sha256, said_by)
+        """Do what takes time and needs no lock."""
+        self._brought.stage(self._rows)
 
     def discard(self) -> None:
         """Remove what was staged and is not needed."""
-        for staged in self._staged.values():
-            content.discard(staged)
-        self._staged.clear()
+        self._brought.discard()
 
     @property
     def moved(self) -> list[tuple[str, str]]:
@@ -162,6 +195,11 @@ class _Intake:
 
             self._claimed = Destinations(self._paths)
         return self._claimed
+
+    def counts(self) -> dict[str, int]:
+        """What is to be said of the call beside what became of each row (COUNTED)."""
+        doomed = self._doomed + (self._ties.doomed if self._ties is not None else 0)
+        return {"doomed": doomed, "unclear": len(self._resumed.unclear) if self._resumed is not None else 0}
 
     def settled(self) -> None:
         """The jobs are in: what was moved aside for them stays there."""
@@ -182,169 +220,128 @@ class _Intake:
                 connection.execute("ROLLBACK")
             if self._claimed is not None:
                 self._claimed.put_back()
+            if self._replaced is not None:
+                self._replaced.put_back()
             if isinstance(error, sqlite3.IntegrityError):
                 raise self._destinations().refusal(connection, self._rows, error) from error
             raise
         return ids
 
     def _insert(self, connection: sqlite3.Connection) -> list[int]:
+        if self._new_batch and connection.execute(TAKEN, (self._new_batch,)).fetchone() is not None:
+            raise BatchTaken(f"the batch {self._new_batch!r} has jobs already")
         found = connection.execute("SELECT seq FROM sqlite_sequence WHERE name = 'jobs'").fetchone()
-        next_id = (found[0] if found else 0) + 1
-        ids: list[int] = []
+        fresh, faults = self.settle(connection, (found[0] if found else 0) + 1)
+        if faults:
+            raise all_of(faults, len(self._rows), "jobs")
+        self._brought.settle()
+        through = len(self._rows) - len(fresh)
+        for start in range(0, len(fresh), AT_ONCE):
+            part = fresh[start : start + AT_ONCE]
+            connection.executemany(INSERT, [(job_id, *values(row)) for job_id, row in part])
+            if self._tell is not None:
+                self._tell(through + start + len(part))
+        with_more = [(job_id, row["beside"]) for job_id, row in fresh if row["beside"]]
+        if with_more:
+            from scheduler.store import beside
+
+            beside.insert(connection, with_more)
+        if self._ties is not None:
+            self._ties.insert()
+        if self._resumed is not None and self._resumed.replaced:
+            from scheduler.store.replacing import Replaced
+
+            self._replaced = Replaced(self._paths)
+            self._replaced.write(connection, self._resumed.replaced)
+        called.note(connection, self._rows)
+        return self._ids
+
+    def settle(
+        self, connection: sqlite3.Connection, next_id: int
+    ) -> tuple[list[tuple[int, dict[str, Any]]], list[tuple[int, str, SchedqError]]]:
+        """(the rows to be inserted, each with its id from `next_id` on; the rows that are refused).
+
+        The others have their job already: `fates` says which, and what was done to it.
+        """
+        self._ids, self.fates, self._first_of = [], [], {}
         keyed: dict[str, tuple[int, dict[str, Any]]] = {}
-        fresh: list[tuple[Any, ...]] = []
-        for row in self._rows:
-            key = row["key"]
-            if key is not None:
-                known = keyed[key][0] if key in keyed and same(row, keyed[key][1]) else None
-                known = known or self._known(connection, row, keyed.get(key))
+        fresh: list[tuple[int, dict[str, Any]]] = []
+        faults: list[tuple[int, str, SchedqError]] = []
+        if self._resume:
+            from scheduler.store.resuming import Resumed
+
+            self._resumed = Resumed(
+                connection,
+                self._who,
+                self._rows,
+                lambda row, job_id: self._claim(connection, row, job_id),
+                dry=self._dry,
+            )
+        for index, row in enumerate(self._rows):
+            fate = "added"
+            try:
+                known = self._there(connection, row, keyed)
                 if known is not None:
-                    ids.append(known)
-                    continue
-                keyed[key] = next_id, row
-            if row["out"] is not None:
-                self._claim(connection, row, next_id)
-            if row["data"] is not None:
-                self._keep(row)
-            if not isinstance(row["params"], str):
-                row["params"] = as_text(row["params"])
-            if not isinstance(row["files"], str):
-                self._place(row["files"])
-                row["files"] = as_text(row["files"])
-            fresh.append((next_id, *values(row)))
-            ids.append(next_id)
-            next_id += 1
-        connection.executemany(INSERT, fresh)
-        return ids
+                    job_id, fate = known
+                else:
+                    job_id = next_id
+                    if row["out"] is not None:
+                        self._claim(connection, row, job_id)
+                    if row["key"] is not None:
+                        keyed[row["key"]] = job_id, row
+                if row["key"] is not None and fate == "replaced":
+                    keyed[row["key"]] = job_id, row
+            except (NoSuchJob, Refused, UsageError) as error:
+                faults.append((index, row["where"] or row["name"], error))
+                fate, job_id = "refused", 0
+            if fate in ("added", "replaced") and not self._dry and not faults:
+                self._brought.keep(row)
+            if fate == "added":
+                fresh.append((job_id, row))
+                next_id += 1
+            self._ids.append(job_id)
+            self.fates.append(fate)
+        tie = {job_id: row for job_id, row in fresh if row["beside"]}
+        if self._resumed is not None:
+            tie |= {job_id: row for job_id, (_, row, _) in self._resumed.replaced.items()}
+            broken, self._doomed = self._resumed.broken(dict(zip(self._ids, self._rows, strict=True)), tie.keys())
+            again = [index for index, job_id in enumerate(self._ids) if job_id in broken]
+            faults += [(at, self._rows[at]["where"] or self._rows[at]["name"], broken[self._ids[at]]) for at in again]
+        if tie:
+            from scheduler.store import gates
+
+            call = [*zip(self._ids, self._rows, strict=True), *self._refused]
+            self._ties = gates.tied(connection, call, fresh, self._who, self._resumed)
+            faults += self._ties.faults
+        return fresh, faults
+
+    def _there(
+        self, connection: sqlite3.Connection, row: dict[str, Any], keyed: dict[str, tuple[int, dict[str, Any]]]
+    ) -> tuple[int, str] | None:
+        """(the job that a row means which is there already, its fate); None if there is none."""
+        key = row["key"]
+        if key is not None:
+            if not after_alike(row, self._first_of.setdefault(key, row)):
+                raise Refused(
+                    f"the key {key!r} is that of another row of this call, which comes after another job; give this one"
+                    " another key"
+                )
+            known = keyed[key][0] if key in keyed and same(row, keyed[key][1]) else None
+            if known is None:
+                known = job_of_key(connection, row, keyed.get(key), self._who, asks_alike=not self._resume)
+            if known is not None and (not self._resume or key in keyed):
+                return known, "known"
+        if self._resumed is None:
+            return None
+        return self._resumed.of(row, known if key is not None else None)
 
     def _claim(self, connection: sqlite3.Connection, row: dict[str, Any], job_id: int) -> None:
         row["out"] = row["out"].replace("{id}", str(job_id))
+        if self._dry:
+            self._destinations().refuse(connection, row)
+            return
         before = len(self.moved)
         for other in self._destinations().claim(connection, row, job_id):
-            _record(connection, other, None, "overwritten", f"job {job_id} takes its destination {row['out']}")
+            record(connection, other, None, "overwritten", f"job {job_id} takes its destination {row['out']}")
         for out, aside in self.moved[before:]:
-            _record(connection, job_id, None, "moved_aside", f"what was at {out} lies at {aside} now, and stays there")
-
-    def _known(
-        self, connection: sqlite3.Connection, row: dict[str, Any], here: tuple[int, dict[str, Any]] | None
-    ) -> int | None:
-        """The job that has this row's key, None if there is none. Refused if it is another request."""
-        found = connection.execute(
-            "SELECT id, user, slug, variant, input_sha256, params FROM jobs WHERE key = ? AND key IS NOT NULL",
-            (row["key"],),
-        ).fetchone()
-        if found is None and here is None:
-            return None
-        if found is None or found[1] != self._who:
-            other = f"job {found[0]} of {found[1]}" if found else "another row of this call"
-            raise Refused(f"the key {row['key']!r} belongs to {other}; give this job another key")
-        if found[2:5] != (row["slug"], row["variant"], row["input_sha256"]) or not equal(found[5], row["params"]):
-            raise Refused(
-                f"the key {row['key']!r} belongs to job {found[0]}, which asks {found[2]} for"
-                f" something else; give this job another key, or see `schedq show {found[0]}`"
-            )
-        return int(found[0])
-
-    def _keep(self, row: dict[str, Any]) -> None:
-        data = row["data"]
-        row["input_bytes"] = len(data)
-        if len(data) > content.INLINE_MAX:
-            content.put(self._paths, data, row["input_sha256"])
-        else:
-            row["input"] = data
-
-    def _place(self, files: dict[str, Any]) -> None:
-        for entry in files.values():
-            sha256 = entry["sha256"]
-            staged = self._staged.pop(sha256, None)
-            if staged is not None:
-                content.place(self._paths, staged, sha256)
-            elif sha256 not in self._settled and not entry.get("pinned"):
-                content.settle(self._paths, sha256)
-            self._settled.add(sha256)
-
-
-def _record(connection: sqlite3.Connection, job_id: int, attempt: int | None, event: str, text: str) -> None:
-    connection.execute(
-        "INSERT INTO events (at, job_id, attempt, event, text) VALUES (?, ?, ?, ?, ?)",
-        (now_at(), job_id, attempt, event, text),
-    )
-
-
-def cancel(paths: Paths, ids: list[int], *, timeout_s: float = PATIENCE_S) -> list[tuple[int, str, str]]:
-    """Cancel jobs, and answer with (id, state before, state now) of each, in order.
-
-    One whose request was not sent is cancelled at once, and a worker that loads for it goes on loading; one that is
-    running is marked, and the scheduler stops it; one that has ended stays as it is. NoSuchJob names every id that is
-    not there; then nothing changed.
-    """
-    with told(paths):
-        if not is_made(paths):
-            raise missing(ids, paths)
-        prepare(paths)
-        with Turnstile(paths).section(timeout_s):
-            connection = open_writer(paths)
-            try:
-                require_current(revision(connection, paths), paths)
-                _restore(connection, paths)
-                connection.execute("BEGIN IMMEDIATE")
-                try:
-                    answer = _cancel(connection, paths, ids)
-                    connection.execute("COMMIT")
-                except BaseException:
-                    if connection.in_transaction:
-                        connection.execute("ROLLBACK")
-                    raise
-                checkpoint(connection, paths)
-            finally:
-                connection.close()
-    return answer
-
-
-def _cancel(connection: sqlite3.Connection, paths: Paths, ids: list[int]) -> list[tuple[int, str, str]]:
-    before: dict[int, tuple[str, int]] = {}
-    for job_id in ids:
-        found = connection.execute("SELECT state, attempt FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        if found is not None:
-            before[job_id] = found
-    if len(before) < len(set(ids)):
-        raise missing([job_id for job_id in ids if job_id not in before], paths)
-    at, text = now_at(), f"asked by {identity.user()}"
-    now: dict[int, str] = {}
-    for job_id, (state, attempt) in before.items():
-        cell = CANCEL[state]
-        now[job_id] = "cancelled" if cell == "cancelled" else state
-        if cell == "cancelled":
-            connection.execute(
-                "UPDATE jobs SET state = 'cancelled', blocked = NULL, head_since_at = NULL, ended_at = ?,"
-                " cancel_requested_at = ?, outcome = 'cancelled', outcome_text = ?"
-                " WHERE id = ? AND state = ? AND attempt = ?",
-                (at, at, f"cancelled before it ran, {text}", job_id, state, attempt),
-            )
-            connection.execute(
-                "UPDATE attempts SET ended_at = ?, outcome = 'cancelled', outcome_text = ?"
-                " WHERE job_id = ? AND attempt = ? AND ended_at IS NULL",
-                (at, text, job_id, attempt),
-            )
-        elif cell == "ask":
-            connection.execute(
-                "UPDATE jobs SET cancel_requested_at = coalesce(cancel_requested_at, ?) WHERE id = ?", (at, job_id)
-            )
-        else:
-            continue
-        _record(connection, job_id, attempt or None, "cancel", text)
-    return [(job_id, before[job_id][0], now[job_id]) for job_id in ids]
-
-
-def missing(ids: list[int], paths: Paths) -> NoSuchJob:
-    """The error for ids that are not in this queue."""
-    named = ", ".join(str(each) for each in ids[:10]) + (f" and {len(ids) - 10} more" if len(ids) > 10 else "")
-    return NoSuchJob(
-        f"no job {named} in the queue at {paths.home}; `schedq status` lists those that wait and run, "
-        "`schedq status --state succeeded --since 24h` those that ended so"
-    )
-
-
-def missing_queue(paths: Paths) -> NoSuchJob:
-    """The error where a queue is needed and none was made yet."""
-    return NoSuchJob(f"there is no queue at {paths.home} yet; the first `schedq submit` makes it")
+            record(connection, job_id, None, "moved_aside", f"what was at {out} lies at {aside} now, and stays there")

@@ -9,22 +9,19 @@ from typing import Any
 
 from sqlalchemy import Connection
 
+from scheduler.clock import local_day, seconds
 from scheduler.errors import Fenced, NoSuchJob, Refused, UsageError
 from scheduler.model.command import EXEC
 from scheduler.model.outcome import Outcome
 from scheduler.model.states import JOB, SAME, SAYS, advance
-from scheduler.store import events, rows
+from scheduler.store import events, passing, rows
 from scheduler.store.ending import close_attempt, move
+from scheduler.store.resuming import ANEW, TAKEN
 
 JOBS = (
     "SELECT id, state, attempt, blocked, out, worker_id, not_before_at, slug, variant, revision, priority, timeout_s,"
-    " max_attempts, on_lost, retry_on, params, size, behind, measures FROM jobs WHERE id = :id"
+    " max_attempts, on_lost, retry_on, params, size, behind, measures, pruned_at, tries FROM jobs WHERE id = :id"
 )
-TAKEN = (
-    "SELECT id, state FROM jobs WHERE out = :out AND out IS NOT NULL AND id <> :id"
-    " AND state IN ('queued', 'held', 'admitted', 'running', 'succeeded')"
-)
-
 NO_BACKOFF = (
     "UPDATE jobs SET blocked = iif(behind IS NULL, NULL, 'after'), not_before_at = NULL WHERE state = 'queued'"
     " AND blocked IS NOT NULL AND blocked = 'backoff' AND slug = :slug"
@@ -33,13 +30,14 @@ NO_BACKOFF = (
 WAITING, UNSENT = ("queued", "held"), ("queued", "held", "admitted")
 UNENDED = ("queued", "held", "admitted", "running")
 CHANGEABLE = {
-    "priority": WAITING, "revision": WAITING, "params": WAITING, "size": WAITING, "timeout_s": UNSENT,
-    "max_attempts": UNENDED, "on_lost": UNENDED, "retry_on": UNENDED,
+    "priority": WAITING, "not_before_at": WAITING, "revision": WAITING, "params": WAITING, "size": WAITING,
+    "timeout_s": UNSENT, "max_attempts": UNENDED, "on_lost": UNENDED, "retry_on": UNENDED,
 }  # fmt: skip
 """In which states a job's column may be changed: as long as what it decides has not been decided."""
 
 WORDS = {
-    "priority": "--priority", "revision": "revision", "timeout_s": "--timeout", "max_attempts": "--max-attempts",
+    "priority": "--priority", "not_before_at": "--begin",
+    "revision": "revision", "timeout_s": "--timeout", "max_attempts": "--max-attempts",
     "on_lost": "--on-lost", "retry_on": "--retry-on",
 }  # fmt: skip
 
@@ -70,9 +68,11 @@ def release(tx: Connection, job_id: int, at: str) -> str:
     """
     job, state = _asked(tx, job_id, "release")
     if state != job.state:
+        passing.refuse_broken(tx, job_id)
         begin = job.not_before_at is not None and job.not_before_at > at and not job.attempt
-        blocked = "begin" if begin else _line(job)
-        move(tx, job, state, blocked=blocked, not_before_at=job.not_before_at if begin else None)
+        blocked = passing.blocked_again(tx, job_id) or ("begin" if begin else _line(job))
+        move(tx, job, state, blocked=blocked, not_before_at=job.not_before_at if begin else None, free_at=at)
+        passing.look_at(tx, job_id)
         events.record(tx, at, job_id=job_id, event="release")
     return state
 
@@ -80,8 +80,8 @@ def release(tx: Connection, job_id: int, at: str) -> str:
 def requeue(tx: Connection, job_id: int, at: str) -> str:
     """Open a failed, cancelled, timed out or refused job again under its id; its state then.
 
-    Its tries count anew, its attempts go on. UsageError for any other state; Refused if another job has its
-    destination by now.
+    Its tries count anew, its attempts go on; how many tries it had stands in the event. UsageError for any other
+    state; Refused if another job has its destination by now.
     """
     job, state = _asked(tx, job_id, "requeue")
     if job.slug == EXEC and state != job.state:
@@ -89,18 +89,27 @@ def requeue(tx: Connection, job_id: int, at: str) -> str:
             f"job {job_id} is a command, and neither its terminal nor its environment is kept after its end; run it"
             " again with schedq exec"
         )
+    if job.pruned_at is not None and state != job.state:
+        raise Refused(
+            f"job {job_id} was pruned on {local_day(seconds(job.pruned_at))}: its input is not kept; submit it again"
+        )
     other = rows.first(tx, TAKEN, {"out": job.out, "id": job_id}) if job.out is not None else None
     if other is not None:
         raise Refused(
             f"job {other.id} ({other.state}) has the destination {job.out} of job {job_id} now;"
             " submit it again with another --out"
         )
-    move(
-        tx, job, state, tries=0, laters=0, deaths=0, worker_id=None, started_at=None, ended_at=None,
-        cancel_requested_at=None, outcome=None, outcome_text=None, exit_code=None, progress=None, not_before_at=None,
-        behind=job.behind if job.measures else None, blocked="after" if job.measures else None,
-    )  # fmt: skip
-    events.record(tx, at, job_id=job_id, event="requeue", text=f"was {job.state}")
+    passing.refuse_broken(tx, job_id)
+    done = rows.write(
+        tx,
+        f"UPDATE jobs SET state = :state, {ANEW} WHERE id = :id AND state = :was AND attempt = :attempt",
+        {"state": state, "id": job_id, "was": job.state, "attempt": job.attempt, "at": at},
+    )
+    if done.rowcount != 1:
+        raise Fenced(f"job {job_id} is no longer {job.state} with attempt {job.attempt}; nothing was changed")
+    passing.look_at(tx, job_id)
+    tried = {"tries": job.tries}
+    events.record(tx, at, job_id=job_id, event="requeue", text=f"was {job.state}", evidence=tried)
     return state
 
 
@@ -117,7 +126,11 @@ def update(tx: Connection, job_id: int, at: str, columns: dict[str, Any]) -> str
     new = {column: value for column, value in columns.items() if getattr(job, column) != value}
     if not new:
         return ""
-    more = {"blocked": _line(job)} if "revision" in new and job.blocked == "revision" else {}
+    more: dict[str, Any] = {"blocked": _line(job)} if "revision" in new and job.blocked == "revision" else {}
+    at_gate = job.blocked == "after" and job.behind is None  # who waits at one is told by it when it may begin
+    if "not_before_at" in new and job.state == "queued" and not at_gate:
+        free = {"blocked": _line(job), "free_at": at}
+        more = {"blocked": "begin", "head_since_at": None} if new["not_before_at"] else free
     terms = ", ".join(f"{column} = :{column}" for column in (*new, *more))
     done = rows.write(
         tx,
@@ -153,6 +166,8 @@ def _change(column: str, before: Any, now: Any) -> str:
 
 
 def _shown(column: str, value: Any) -> str:
+    if column == "not_before_at":
+        return f"{value[:19]}Z" if value else "now"
     if value is None and column != "timeout_s":
         return "the provider's"
     return (

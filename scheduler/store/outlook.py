@@ -6,6 +6,7 @@ A forecast rests on learned means and on the queue as it is; it promises nothing
 from __future__ import annotations
 
 import json
+import math
 import sqlite3
 
 from scheduler.clock import seconds
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 LEAST_LEFT = 0.1
 """Of what a load or a run usually takes, or has taken by now, as much is always still to come."""
+
+ENOUGH, ENOUGH_S = 0.05, 5.0
+"""From when on a job's own pace counts for more than what its provider usually takes: that part of it, or that long."""
 
 COUNTED = 10_000
 """Jobs ahead of one that are counted; farther back nothing is said (P12)."""
@@ -38,9 +42,15 @@ LOADING = "SELECT created_at FROM workers WHERE id = ? AND state IN ('parked', '
 
 
 class Outlook:
-    """The forecasts of one read snapshot, at one moment. `runs` = whether a scheduler holds the queue's lock."""
+    """The forecasts of one read snapshot, at one moment. `runs` = whether a scheduler holds the queue's lock.
 
-    def __init__(self, connection: sqlite3.Connection, at_s: float, runs: bool) -> None:
+    `own_s`: what a job of a provider takes here, by (slug, variant), where that is known better than by its mean.
+    """
+
+    def __init__(
+        self, connection: sqlite3.Connection, at_s: float, runs: bool, own_s: dict[tuple[str, str], float] | None = None
+    ) -> None:
+        self._own_s = own_s or {}
         self._connection, self._at_s, self._runs = connection, at_s, runs
         self._ends: dict[tuple[str, str], list[float]] | None = None
         self._forecasts = {(row["slug"], row["variant"]): row for row in connection.execute("SELECT * FROM forecasts")}
@@ -65,6 +75,9 @@ class Outlook:
         return None, None
 
     def _mean(self, row: sqlite3.Row, what: str) -> float | None:
+        own_s = self._own_s.get((row["slug"], row["variant"])) if what == "run" else None
+        if own_s is not None:
+            return own_s
         known = self._timings.get((row["slug"], row["variant"]))
         return float(known[f"{what}_s"]) if known is not None and known[f"{what}s"] else None
 
@@ -76,13 +89,11 @@ class Outlook:
 
     def _rest_of_run_s(self, row: sqlite3.Row) -> float | None:
         sent = self._connection.execute(SENT, (row["id"], row["attempt"])).fetchone()
-        mean_s, forecast = self._mean(row, "run"), self._forecasts.get((row["slug"], row["variant"]))
-        if mean_s is None and forecast is not None and self._runs:
-            mean_s = float(forecast["run_s"])
         if sent is None:
             return None
-        by_itself_s = _extrapolated_s(row["progress"], self._at_s - seconds(sent["sent_at"]))
-        return self._left_s(mean_s, sent["sent_at"]) if by_itself_s is None else by_itself_s
+        by_itself_s, meaningful = _paced_s(row["progress"], seconds(sent["sent_at"]), self._at_s)
+        usual_s = self._left_s(self._mean(row, "run"), sent["sent_at"])
+        return by_itself_s if meaningful or usual_s is None else usual_s
 
     def _of_admitted(self, row: sqlite3.Row) -> Times:
         worker = self._connection.execute(LOADING, (row["worker_id"],)).fetchone()
@@ -100,17 +111,20 @@ class Outlook:
         rounds, place = divmod(before, max(1, forecast["workers"]))
         taken = self._taken().get((row["slug"], row["variant"]), [])
         if len(taken) >= max(1, forecast["workers"]):
-            soonest_s = max(soonest_s, taken[place])
-        starts_in_s = soonest_s + rounds * forecast["run_s"]
-        return starts_in_s, starts_in_s + forecast["run_s"]
+            soonest_s = taken[place]
+        run_s = self._own_s.get((row["slug"], row["variant"]), forecast["run_s"])
+        starts_in_s = soonest_s + (rounds * run_s if rounds else 0.0)
+        return _told(starts_in_s), _told(starts_in_s + run_s)
 
     def _taken(self) -> dict[tuple[str, str], list[float]]:
-        """When each worker that has a job is expected to be free, by provider, soonest first; None knows = now."""
+        """When each worker that has a job is expected to be free, by provider, soonest first; infinite: unknown."""
         if self._ends is None:
             self._ends = {}
             for row in self._connection.execute(BOUND).fetchall():
                 ends_in_s = self.of(row)[1]
-                self._ends.setdefault((row["slug"], row["variant"]), []).append(ends_in_s or 0.0)
+                self._ends.setdefault((row["slug"], row["variant"]), []).append(
+                    math.inf if ends_in_s is None else ends_in_s
+                )
             for ends in self._ends.values():
                 ends.sort()
         return self._ends
@@ -122,13 +136,26 @@ class Outlook:
         return int(higher) + int(earlier)
 
 
-def _extrapolated_s(progress: str | None, passed_s: float) -> float | None:
-    """What is left of a job that tells how much of its work is done, at the pace so far; None of one that does not."""
+def _paced_s(progress: str | None, sent_s: float, at_s: float) -> tuple[float | None, bool]:
+    """What is left of a job that tells how much of its work is done, at the pace that it had when it last said so.
+
+    None of one that does not tell. With it whether that rests on enough: so much of the work, or so long a time. What
+    is left falls between two words of the worker, and never below a tenth of what was left or of the silence.
+    """
     told = json.loads(progress) if progress else {}
     done, total = told.get("done"), told.get("total")
-    if not done or not total or not 0 < done <= total or passed_s <= 0:
-        return None
-    return float(passed_s * (total - done) / done)
+    told_s = seconds(told["at"]) if told.get("at") else at_s
+    took_s, silent_s = told_s - sent_s, max(0.0, at_s - told_s)
+    if not done or not total or not 0 < done <= total or took_s <= 0:
+        return None, False
+    left_s = took_s * (total - done) / done
+    least_s = LEAST_LEFT * max(left_s, silent_s) if silent_s else 0.0
+    return max(left_s - silent_s, least_s), took_s >= ENOUGH_S or done >= ENOUGH * total
+
+
+def _told(in_s: float) -> float | None:
+    """None for what is infinite: nobody can tell."""
+    return in_s if math.isfinite(in_s) else None
 
 
 def _sum(one: float | None, other: float | None) -> float | None:

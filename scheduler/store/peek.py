@@ -6,15 +6,16 @@ with the scheduler down, and before there is a queue. Imported by the fast paths
 
 from __future__ import annotations
 
-import json
 import sqlite3
+from functools import partial
 
 from scheduler.clock import now_s, stamp
 from scheduler.config import Paths
 from scheduler.store import brief, command_rows, content
+from scheduler.store.absent import missing
 from scheduler.store.connection import open_reader, require_current, revision, told
-from scheduler.store.intake import missing
 from scheduler.store.kept import is_made
+from scheduler.store.wholly import in_full, in_short
 from scheduler.wake import scheduler_runs
 
 TYPE_CHECKING = False
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 SCHEMA_VERSION = 1
 WAITING_SHOWN, HELD_SHOWN, ENDED_SHOWN = 20, 100, 5
+AT_ONCE = 1000
+"""Jobs read in full in one snapshot, which is to last far less than 5 s."""
 
 COLUMNS = (
     "id, slug, variant, name, user, state, blocked, priority, batch, attempt, tries, laters, submitted_at,"
@@ -46,6 +49,8 @@ WAITING = (
 )
 BLOCKED = f"SELECT {COLUMNS} FROM jobs WHERE state = 'queued' AND blocked IS NOT NULL ORDER BY not_before_at LIMIT ?"
 ENDED = f"SELECT {COLUMNS} FROM jobs WHERE ended_at IS NOT NULL ORDER BY ended_at DESC LIMIT ?"
+REFUSED_COUNTED = 1000
+REFUSED = f"SELECT state FROM jobs WHERE outcome = 'refused' AND outcome IS NOT NULL LIMIT {REFUSED_COUNTED + 1}"
 DEPTH = "SELECT slug, variant, state, sum(n) FROM depth GROUP BY slug, variant, state"
 UNRETURNED = (
     "SELECT l.worker_id, l.slug, l.pool, l.charge_gib, l.state FROM leases l JOIN workers w ON w.id = l.worker_id"
@@ -56,7 +61,7 @@ SCHEDULER = (
     " AND last.host_id = now.host_id ORDER BY epoch DESC LIMIT 1) AS rebooted"
     " FROM schedulers AS now ORDER BY epoch DESC LIMIT 1"
 )
-LIVE_QUERIES = (ACTIVE, HELD, WAITING, BLOCKED, ENDED, DEPTH, UNRETURNED, SCHEDULER)
+LIVE_QUERIES = (ACTIVE, HELD, WAITING, BLOCKED, ENDED, DEPTH, REFUSED, UNRETURNED, SCHEDULER)
 
 
 def looked(paths: Paths, question: Callable[[sqlite3.Connection], T], empty: T, *, at_rest: bool = False) -> T:
@@ -81,7 +86,8 @@ def status(paths: Paths) -> dict[str, Any]:
     """What `status --json` says: pools, workers, other holders, the jobs that run and wait and why, the last ended.
 
     Shown are all jobs admitted or running, the first 100 held, the first 20 that wait (those that may start before
-    those that are blocked), the last 5 that ended; `counts` has all, by state. GiB and seconds.
+    those that are blocked), the last 5 that ended; `counts` has all, by state, `refused_by_worker` those of the failed
+    ones that were refused, None where these are too many to count. GiB and seconds.
     """
     at_s = now_s()
     runs = scheduler_runs(paths)
@@ -89,14 +95,14 @@ def status(paths: Paths) -> dict[str, Any]:
         "schema_version": SCHEMA_VERSION, "at": stamp(at_s), "home": paths.home,
         "scheduler": {"running": runs, "pid": None, "since_at": None, "rebooted": False},
         "pools": [], "workers": [], "others": [], "jobs": [],
-        "counts": {}, "waiting_more": 0, "held_more": 0, "paused_at": None, "drained_at": None, "facts_at": None,
-        "notes": [],
+        "counts": {}, "refused_by_worker": 0, "waiting_more": 0, "held_more": 0, "paused_at": None, "drained_at": None,
+        "facts_at": None, "notes": [], "schedules": [], "notices": None,
     }  # fmt: skip
     return looked(paths, lambda connection: {**empty, **_status(connection, at_s, runs)}, empty)
 
 
 def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str, Any]:
-    from scheduler.store import sighted
+    from scheduler.store import sighted, upcoming
     from scheduler.store.outlook import Outlook
     from scheduler.store.reason import Reasons
 
@@ -127,9 +133,11 @@ def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str
             "rebooted": bool(runs and scheduler and scheduler["rebooted"]),
         },
         **sighted.machine(connection),
+        **upcoming.ahead(connection, at_s),
         "workers": sighted.workers(connection, at_s),
-        "jobs": [_job(row, reasons.of(row), outlook.of(row)) for row in shown],
+        "jobs": [in_short(connection, row, reasons.of(row), outlook.of(row)) for row in shown],
         "counts": counts,
+        "refused_by_worker": _refused_by_worker(connection) if counts.get("failed") else 0,
         "waiting_more": queued - len(waiting),
         "held_more": counts.get("held", 0) - len(held),
         "paused_at": paused["paused_at"] if paused else None,
@@ -137,55 +145,25 @@ def _status(connection: sqlite3.Connection, at_s: float, runs: bool) -> dict[str
     }
 
 
-def _job(row: sqlite3.Row, reason: dict[str, str] | None, times: tuple[float | None, float | None]) -> dict[str, Any]:
-    starts_in_s, ends_in_s = times
-    return {
-        "id": row["id"], "slug": row["slug"], "variant": row["variant"], "name": row["name"], "user": row["user"],
-        "state": row["state"], "priority": row["priority"], "batch": row["batch"], "attempt": row["attempt"],
-        "submitted_at": row["submitted_at"], "started_at": row["started_at"], "ended_at": row["ended_at"],
-        "reason": reason, "progress": json.loads(row["progress"]) if row["progress"] else None,
-        "starts_in_s": starts_in_s, "ends_in_s": ends_in_s, "worker_id": row["worker_id"],
-        "cancel_requested_at": row["cancel_requested_at"], "outcome_kind": row["outcome"], "out": row["out"],
-    }  # fmt: skip
+def _refused_by_worker(connection: sqlite3.Connection) -> int | None:
+    """How many of the failed jobs were refused by their workers; None where so many were that nobody counts them."""
+    found = connection.execute(REFUSED).fetchall()
+    return None if len(found) > REFUSED_COUNTED else sum(row["state"] == "failed" for row in found)
 
 
 def job(paths: Paths, job_id: int) -> dict[str, Any]:
     """What `show ID --json` says: the job as in `status`, its request, outcome, attempts and story. NoSuchJob."""
+    return _there(next(iter(jobs(paths, [job_id])), None), job_id, paths)
 
-    def question(connection: sqlite3.Connection) -> dict[str, Any] | None:
-        from scheduler.store.outlook import Outlook
-        from scheduler.store.reason import Reasons
-        from scheduler.store.story import story
 
-        row = connection.execute("SELECT * FROM jobs WHERE id = ?", (job_id,)).fetchone()
-        if row is None:
-            return None
-        runs = scheduler_runs(paths)
-        times = Outlook(connection, now_s(), runs).of(row)
-        answer = {"schema_version": SCHEMA_VERSION, **_job(row, Reasons(connection, runs).of(row), times)}
-        ended = row["outcome"] is not None
-        answer["outcome"] = (
-            {"kind": row["outcome"], "text": row["outcome_text"] or "", "exit_code": row["exit_code"]}
-            if ended
-            else None
-        )
-        answer["params"], answer["files"] = json.loads(row["params"]), json.loads(row["files"])
-        for key in (
-            "host_id", "input_sha256", "input_name", "input_kind", "input_bytes", "size", "revision", "key", "blocked",
-            "timeout_s", "max_attempts", "on_lost", "retry_on", "not_before_at", "tries", "laters", "deaths",
-        ):  # fmt: skip
-            answer[key] = row[key]
-        tried = connection.execute("SELECT * FROM attempts WHERE job_id = ? ORDER BY attempt", (job_id,))
-        answer["attempts"] = [
-            {**dict(each), "warm": bool(each["warm"]), "versions": json.loads(each["versions"] or "null")}
-            for each in tried
-        ]
-        answer["story"] = story(connection, row)
-        made = connection.execute("SELECT destination, bytes FROM results WHERE job_id = ?", (job_id,)).fetchone()
-        answer["result"] = dict(made) if made is not None else None
-        return answer
-
-    return _there(looked(paths, question, None), job_id, paths)
+def jobs(paths: Paths, ids: Iterable[int]) -> list[dict[str, Any]]:
+    """The same of each of these jobs that is there, in that order; at most AT_ONCE in one snapshot."""
+    asked = list(ids)
+    found: list[dict[str, Any]] = []
+    for at in range(0, len(asked), AT_ONCE):
+        part = asked[at : at + AT_ONCE]
+        found += looked(paths, partial(in_full, ids=part, runs=scheduler_runs(paths), at_s=now_s()), found[:0])
+    return found
 
 
 def decisions(paths: Paths, job_id: int) -> dict[str, Any]:
@@ -218,14 +196,16 @@ def planned(paths: Paths, most: int) -> dict[str, Any]:
         from scheduler.store.reason import Reasons
 
         outlook, reasons = Outlook(connection, at_s, runs), Reasons(connection, runs)
-        jobs = [_job(row, None, outlook.of(row)) for row in connection.execute(ACTIVE)]
+        jobs = [in_short(connection, row, None, outlook.of(row)) for row in connection.execute(ACTIVE)]
         waiting_more = blocked = 0
         for slug, variant, state, n in connection.execute(DEPTH).fetchall():
             blocked += n if state in ("blocked", "held") else 0
             if state == "queued":
                 rows = connection.execute(command_rows.waiting_of(slug, WAITING), (slug, variant, most)).fetchall()
                 waiting_more += n - len(rows)
-                jobs += [_job(row, reasons.of(row), outlook.of(row, ahead)) for ahead, row in enumerate(rows)]
+                jobs += [
+                    in_short(connection, row, reasons.of(row), outlook.of(row, ahead)) for ahead, row in enumerate(rows)
+                ]
         return {**empty, "jobs": sorted(jobs, key=_turn), "waiting_more": waiting_more, "blocked": blocked}
 
     return looked(paths, question, empty)
@@ -284,8 +264,8 @@ def last_id(paths: Paths) -> int | None:
 def ids(paths: Paths, filters: dict[str, Any]) -> list[int]:
     """The ids of the jobs that meet every filter, rising.
 
-    Filters: batch, slug (`slug` or `slug:variant`), state, outcome (a word or several), name (a glob), user,
-    since (a stamp: submitted then or later). A key that is none of these is a TypeError.
+    Filters: batch, label (one, or several that a job has all of), slug (`slug` or `slug:variant`), state, outcome (a
+    word or several), name (a glob), user, since (a stamp: submitted then or later). TypeError for any other key.
     """
     from scheduler.store.filters import query
 

@@ -47,10 +47,8 @@ MISMATCHED = (
     " AND blocked IS NULL AND revision > k.revision)"
     " OR EXISTS (SELECT 1 FROM jobs WHERE slug = k.slug AND variant = k.variant AND state = 'queued'"
     " AND blocked = 'revision' AND revision = k.revision)"
-    " OR EXISTS (SELECT 1 FROM jobs WHERE slug = k.slug AND variant = k.variant AND state = 'queued'"
-    " AND blocked = 'after' AND revision < k.revision AND behind IS NOT NULL)"
-    " OR EXISTS (SELECT 1 FROM jobs WHERE slug = k.slug AND variant = k.variant AND state = 'queued'"
-    " AND blocked = 'after' AND revision > k.revision AND behind IS NOT NULL)"
+    " OR EXISTS (SELECT 1 FROM jobs INDEXED BY jobs_alone_firsts WHERE slug = k.slug AND variant = k.variant"
+    " AND behind IS NOT NULL AND state = 'queued' AND blocked = 'after' AND slug <> 'exec' AND revision <> k.revision)"
 )
 FOLLOWING = (
     "SELECT priority, id FROM jobs WHERE slug = :slug AND variant = :variant AND state = 'queued' AND blocked IS NULL"
@@ -63,8 +61,8 @@ LIVE = (
 LAST_SUBMITTED = "SELECT submitted_at FROM jobs WHERE id = (SELECT max(id) FROM jobs)"
 BOUND = "SELECT * FROM jobs WHERE worker_id = :worker_id AND worker_id IS NOT NULL AND state IN ('admitted', 'running')"
 DUE = (
-    "UPDATE jobs SET blocked = iif(behind IS NULL, NULL, 'after'), not_before_at = NULL"
-    " WHERE state = 'queued' AND blocked IS NOT NULL"
+    "UPDATE jobs SET blocked = iif(behind IS NULL, NULL, 'after'), not_before_at = NULL,"
+    " free_at = iif(blocked = 'begin', not_before_at, free_at) WHERE state = 'queued' AND blocked IS NOT NULL"
     " AND not_before_at <= :now_at AND blocked IN ('backoff', 'begin')"
 )
 NEXT_DUE = (
@@ -256,10 +254,12 @@ def sent_at(tx: Connection, job_id: int, attempt: int) -> str | None:
 
 
 def progress(
-    tx: Connection, job_id: int, attempt: int, done: float | None, total: float | None, message: str = ""
-) -> bool:
-    """Keep how far a running attempt says it is; False if it is not the running one any more."""
-    said = json.dumps({"done": done, "total": total, "message": message}, ensure_ascii=False)
+    tx: Connection, job_id: int, attempt: int, done: float | None, total: float | None, message: str = "",
+    at: str | None = None,
+) -> bool:  # fmt: skip
+    """Keep how far a running attempt says it is, and when it did; False if it is not the running one any more."""
+    told = {"done": done, "total": total, "message": message} | ({"at": at} if at else {})
+    said = json.dumps(told, ensure_ascii=False)
     changed = rows.write(
         tx,
         "UPDATE jobs SET progress = :said WHERE id = :id AND state = 'running' AND attempt = :attempt",

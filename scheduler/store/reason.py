@@ -6,6 +6,8 @@ import sqlite3
 
 from scheduler.clock import now_s, seconds
 from scheduler.model.command import called, line_alone
+from scheduler.rules import explain_after
+from scheduler.store import ancestry
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -15,7 +17,10 @@ STOPS = "SELECT paused_at, drained_at FROM queue"
 REASONS = "SELECT slug, variant, job_id, ruling, text, at FROM reasons"
 SERVED = "SELECT revision FROM served WHERE slug = ? AND variant = ?"
 NEXT_TRY = "SELECT next_try_at FROM breakers WHERE slug = ?"
-HELD_BY = "SELECT event FROM events WHERE job_id = ? AND event IN ('park', 'hold', 'submit') ORDER BY id DESC LIMIT 1"
+HELD_BY = (
+    "SELECT event, attempt, text FROM events WHERE job_id = ? AND event IN ('park', 'hold', 'submit')"
+    " ORDER BY id DESC LIMIT 1"
+)
 EVIDENCE = "SELECT evidence FROM reasons WHERE slug = ? AND variant = ?"
 PASSING = ("backoff", "begin")
 BEHIND = "runs alone, behind everything else of its priority"
@@ -33,8 +38,11 @@ class Reasons:
         self._waits: dict[int, bool] = {}
         self._stop = _stop(connection.execute(STOPS).fetchone(), runs)
 
-    def of(self, row: sqlite3.Row) -> dict[str, str] | None:
-        """{"ruling", "text"} of a waiting job, None for one that does not wait."""
+    def of(self, row: sqlite3.Row) -> dict[str, Any] | None:
+        """{"ruling", "text"} of a waiting job, None for one that does not wait.
+
+        With it `behind`, the waiting job that it waits for the same as; `last`, what a scheduler said that is gone.
+        """
         own = self._own(row)
         if own is not None and own["ruling"] == "backoff":
             return {**own, "text": own["text"] + self._last(row)}
@@ -46,15 +54,18 @@ class Reasons:
         provider = self._providers.get(_key(row))
         name = called(row["slug"], row["variant"]) + (", alone" if alone else "")
         if not self._runs:
-            last = f" (the last one said: {provider['text']})" if provider is not None else ""
-            return {"ruling": "scheduler_down", "text": DOWN + last}
+            if provider is None:
+                return {"ruling": "scheduler_down", "text": DOWN}
+            last = provider["text"]
+            return {"ruling": "scheduler_down", "text": f"{DOWN} (the last one said: {last})", "last": last}
         if provider is None:
             return {"ruling": "busy", "text": BEHIND if alone else f"waits for its turn at {name}"}
         head = provider["job_id"]
         if head is None or head == row["id"]:
             return {"ruling": provider["ruling"], "text": provider["text"] + self._again(provider)}
         if self._waiting(head):
-            return {"ruling": "busy", "text": f"behind job {head} of {name}, which waits: {provider['ruling']}"}
+            text = f"behind job {head} of {name}, which waits: {provider['ruling']}"
+            return {"ruling": "busy", "text": text, "behind": head}
         return {"ruling": "busy", "text": f"waits for its turn at {name}, behind job {head}"}
 
     def in_full(self, row: sqlite3.Row) -> dict[str, Any] | None:
@@ -80,9 +91,24 @@ class Reasons:
     def _own(self, row: sqlite3.Row) -> dict[str, str] | None:
         """What keeps this job whatever its provider does. A stop of the whole queue outlasts what passes with time."""
         own = self._revision(row) if row["blocked"] == "revision" and row["state"] == "queued" else _own(row)
+        own = self._after(row) if own is not None and own["ruling"] == "after" else own
         if self._stop and row["state"] == "queued" and (own is None or own["ruling"] in PASSING):
             return {"ruling": "paused", "text": self._stop}
         return own
+
+    def _after(self, row: sqlite3.Row) -> dict[str, str]:
+        """Whom a job comes after that has not ended as it needs; once all have, only the scheduler is missing."""
+        text, closed, put_off = ancestry.reason(self._connection, row["id"])
+        if put_off and self._runs and self._moved(row):
+            return self._revision(row)
+        if closed or self._runs:
+            return {"ruling": "after", "text": text}
+        return {"ruling": "scheduler_down", "text": DOWN}
+
+    def _moved(self, row: sqlite3.Row) -> bool:
+        """Whether another revision of its provider is here than a job was submitted for."""
+        served = self._connection.execute(SERVED, (row["slug"], row["variant"])).fetchone()
+        return served is not None and bool(row["revision"]) and row["revision"] != served["revision"]
 
     def _revision(self, row: sqlite3.Row) -> dict[str, str]:
         """A job is pinned to what decides its answer; here is something else, named as far as a scheduler knew it."""
@@ -99,6 +125,8 @@ class Reasons:
         found = self._connection.execute(HELD_BY, (row["id"],)).fetchone()
         if found is None or found["event"] != "park":
             return None
+        if found["attempt"] is None:
+            return {"ruling": "held", "text": explain_after.held(found["text"], row["id"])}
         text = f"its worker was lost in attempt {row['attempt']}, and it asked to be held then (--on-lost hold);"
         return {"ruling": "held", "text": f"{text} schedq release {row['id']} tries it again"}
 

@@ -12,7 +12,7 @@ from sqlalchemy import INTEGER as INT
 from sqlalchemy import REAL, CheckConstraint, Column, ForeignKey, Index, desc, text
 from sqlalchemy import TEXT as STR
 
-from scheduler.store import schema_peaks
+from scheduler.store import schema_nights, schema_peaks
 from scheduler.store.columns import given_id as _id
 from scheduler.store.columns import metadata as metadata
 from scheduler.store.columns import must as _must
@@ -20,6 +20,7 @@ from scheduler.store.columns import one_of as _one_of
 from scheduler.store.columns import table as _table
 
 PEAKS = schema_peaks.peaks, schema_peaks.learned
+NIGHTS = schema_nights.gates, schema_nights.waits
 """Tables that are described apart."""
 
 JOB_STATES = ("queued", "held", "admitted", "running", "succeeded", "failed", "cancelled", "timed_out", "refused")
@@ -27,8 +28,10 @@ WORKER_STATES = ("parked", "starting", "ready", "busy", "retiring", "gone")
 LEASE_STATES = ("reserved", "held", "returning", "leaked", "released")
 BLOCKS = ("backoff", "begin", "after", "revision")
 ON_LOST = ("requeue", "hold", "fail")
+ON_PARENT = ("fail", "hold")
 
 ELIGIBLE = "state = 'queued' AND blocked IS NULL"
+BAD = "('failed', 'cancelled', 'timed_out', 'refused')"
 BLOCKED = "state = 'queued' AND blocked IS NOT NULL"
 ACTIVE = "state IN ('held', 'admitted', 'running')"
 PAST = "state IN ('succeeded', 'failed', 'cancelled', 'timed_out', 'refused')"
@@ -142,10 +145,15 @@ jobs = _table(
     Column("retry_on", STR),
     Column("behind", INT),
     _must("measures", INT, "0"),
+    _must("on_parent", STR, "'fail'"),
+    Column("pruned_at", STR),
+    Column("logs_pruned_at", STR),
+    Column("free_at", STR),
     _one_of("state", JOB_STATES),
     _one_of("blocked", BLOCKS, or_null=True),
     CheckConstraint("blocked IS NULL OR state = 'queued'"),
     _one_of("on_lost", ON_LOST),
+    _one_of("on_parent", ON_PARENT),
     sqlite_autoincrement=True,
 )
 _c = jobs.c
@@ -158,6 +166,7 @@ Index("jobs_bound", _c.worker_id, sqlite_where=text(BOUND))
 Index("jobs_waited_for", _c.id, sqlite_where=text("head_since_at IS NOT NULL"))
 Index("jobs_ended", _c.ended_at, sqlite_where=text("ended_at IS NOT NULL"))
 Index("jobs_batch", _c.batch, _c.id, sqlite_where=text("batch IS NOT NULL"))
+Index("jobs_bad", _c.batch, _c.id, sqlite_where=text(f"batch IS NOT NULL AND state IN {BAD}"))
 Index("jobs_key", _c.key, unique=True, sqlite_where=text("key IS NOT NULL"))
 Index(
     "jobs_out",
@@ -172,6 +181,9 @@ Index("jobs_alone_commands", *_LINE, sqlite_where=text(f"slug = 'exec' AND {LONE
 Index("jobs_past", _c.state, _c.slug, _c.variant, sqlite_where=text(PAST))
 Index("jobs_outcome", _c.outcome, _c.slug, _c.variant, sqlite_where=text("outcome IS NOT NULL"))
 Index("jobs_user", _c.user, _c.submitted_at)
+Index("jobs_unpruned", _c.ended_at, _c.id, sqlite_where=text("ended_at IS NOT NULL AND pruned_at IS NULL"))
+Index("jobs_content", _c.input_sha256, sqlite_where=text("input IS NULL AND input_bytes > 0 AND pruned_at IS NULL"))
+Index("jobs_files", _c.id, sqlite_where=text("files <> '{}' AND pruned_at IS NULL"))
 
 depth = _table(
     "depth",
@@ -214,6 +226,7 @@ results = _table(
     Column("reply", BYTES),
     Column("destination", STR),
 )
+Index("results_content", results.c.sha256, sqlite_where=text("reply IS NULL AND sha256 IS NOT NULL"))
 
 leases = _table(
     "leases",
@@ -331,4 +344,4 @@ wishes = _table(
     sqlite_with_rowid=False,
 )
 
-TRIGGERS = ("depth_insert", "depth_update", "depth_delete")
+TRIGGERS = ("depth_insert", "depth_update", "depth_delete", *schema_nights.TRIGGERS)

@@ -64,6 +64,10 @@ def machine(connection: sqlite3.Connection) -> dict[str, Any]:
         "facts_at": at, "pools": pools, "others": snapshot.get("others", []), "cores": snapshot.get("cores"),
         "notes": snapshot.get("notes", []), "unreturned": loose(connection),
         "guard": snapshot.get("guard", {}), "reclaim": snapshot.get("reclaim", {}),
+        "disk": {
+            **{key: snapshot.get(f"disk_{key}") for key in ("free_gib", "reserve_gib", "of")},
+            "destinations": snapshot.get("disks", []), "usage": snapshot.get("usage"),
+        },
     }  # fmt: skip
 
 

@@ -14,8 +14,6 @@ import pytest
 from driven import Queue, eventually, lives, words_of
 from nvml import Card, Stub
 
-from scheduler.host.machine.kfd import FIRST_PID_NAMESPACE
-
 WORKER = """
 import os, subprocess, sys, time
 from schedq_worker import serve
@@ -72,6 +70,7 @@ idle_timeout_s = 600
 [input]
 accept = [".json"]
 """
+pytestmark = pytest.mark.host_pids
 UUID = f"GPU-{os.getpid():08x}-0000-4000-8000-00000000ce11"
 """Of this run alone: keepers of another run would be seen on a device of one name."""
 
@@ -86,8 +85,6 @@ def card(used_gib: float, *compute: tuple[float, ...]) -> Card:
 @pytest.fixture
 def stub(tmp_path: Path, queue: Queue) -> Stub:
     """One card of 80 GiB, of which its driver has a quarter of a GiB on nobody's name."""
-    if os.readlink("/proc/self/ns/pid") != FIRST_PID_NAMESPACE:
-        pytest.skip("this is a container with pids of its own, where a driver's list of processes means nothing")
     there = Stub(tmp_path).cards([card(0.25)]).write()
     queue.env.update(there.env())
     queue.env["SCHEDQ_LEAK_AFTER"] = "2s"

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -12,8 +11,6 @@ from pathlib import Path
 import pytest
 from driven import Queue, eventually
 from nvml import DRIVER_NOT_LOADED, LOST, Card, Stub
-
-from scheduler.host.machine.kfd import FIRST_PID_NAMESPACE
 
 SEER_WORKER = """
 import os
@@ -61,8 +58,6 @@ def stub(tmp_path: Path, queue: Queue) -> Stub:
 @pytest.fixture
 def sleeper() -> Iterator[subprocess.Popen[bytes]]:
     """A process of somebody's that does nothing."""
-    if os.readlink("/proc/self/ns/pid") != FIRST_PID_NAMESPACE:
-        pytest.skip("this is a container with pids of its own, where a driver's list of processes means nothing")
     process = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
     yield process
     process.kill()
@@ -116,6 +111,7 @@ def test_a_worker_of_two_devices_gets_both_or_waits_for_both(queue: Queue, stub:
     assert both.code == 75 and both.json["fits_if"][0]["name"] == "pair", both
 
 
+@pytest.mark.host_pids
 def test_room_tells_yes_never_and_not_now_apart_by_text_and_exit_code(
     queue: Queue, stub: Stub, sleeper: subprocess.Popen[bytes]
 ) -> None:
@@ -135,6 +131,7 @@ def test_room_tells_yes_never_and_not_now_apart_by_text_and_exit_code(
     assert later.code == 75 and f"(pid {sleeper.pid}" in told and "it fits if" in told and "ends" in told, later
 
 
+@pytest.mark.host_pids
 def test_machine_shows_pools_readings_with_source_and_age_strangers_and_what_nobody_is_known_to_use(
     queue: Queue, stub: Stub, sleeper: subprocess.Popen[bytes]
 ) -> None:
@@ -200,6 +197,7 @@ def test_a_device_that_is_left_alone_gets_nobody(queue: Queue, stub: Stub) -> No
     assert asked.code == 3 and asked.json["ruling"] == "no_device", asked
 
 
+@pytest.mark.host_pids
 def test_a_job_says_why_it_waits_and_how_it_was_admitted_newest_first(
     queue: Queue, stub: Stub, sleeper: subprocess.Popen[bytes]
 ) -> None:

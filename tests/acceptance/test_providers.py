@@ -27,7 +27,15 @@ def test_a_validation_case_holds_through_the_queue(queue: Queue, slug: str, name
     params = [f"--param={key}={value}" for key, value in given.items()]
     done = queue("run", slug, str(MANIFESTS / slug / case["input"]), *params, SCHEDQ_ENVS=ENVS, timeout=300)
     assert done.code == 0, done
-    assert not unmet(done.json, case["expect"])
+    assert not unmet(done.json, case["expect"], queue.home / "results" / "1")
+
+
+@pytest.mark.parametrize("slug", ["proteinmpnn", "anarcii"])
+def test_what_ships_passes_as_validate_queues_it(queue: Queue, slug: str) -> None:
+    done = queue("validate", slug, "--wait", "--timeout", "300s", SCHEDQ_ENVS=ENVS, timeout=320)
+    assert done.code == 0, done
+    count = len(declared(slug)["validation"])
+    assert f"of 1 provider: {count} passed, 0 failed, 0 refused, 0 did not run" in done.out
 
 
 def test_the_example_runs_and_the_second_run_finds_the_model_loaded(queue: Queue) -> None:
@@ -62,3 +70,40 @@ def test_a_worker_of_a_tooluniverse_tree_runs_as_it_is(queue: Queue) -> None:
     assert done.code == 0, done
     # Kyte and Doolittle 1982: I 4.5, L 3.8, V 4.2; the mean is 12.5 / 3.
     assert done.json["gravy"] == pytest.approx(12.5 / 3, abs=1e-3)
+
+
+def test_antibodies_are_modelled_redesigned_and_numbered_in_one_evening(queue: Queue) -> None:
+    """flash_abb -> proteinmpnn -> anarcii, queued before anything runs: each takes what the one before answered.
+
+    The designs keep the framework's shape and so its numbers, whatever residues they have: IMGT's conserved cysteine
+    104 lies where the chain's third loop begins, and a heavy chain stays one.
+    """
+    for each in json.loads((MANIFESTS / "flash_abb" / "example.json").read_text())["antibodies"]:
+        for name in ("one", "two"):
+            (queue.folder / f"{name}.json").write_text(json.dumps({"antibodies": [{**each, "id": name}]}))
+    backbone = {"$from": "parent", "pointer": "/structures/0/pdb"}
+    (queue.folder / "backbone.json").write_text(json.dumps(backbone))
+    (queue.folder / "file.json").write_text(json.dumps({"pdb": {"$from": 2, "file": "*.pdb"}, "num_seqs": 1}))
+    chains = [{"id": each, "aa": {"$from": "parent", "pointer": f"/designs/0/chains/{each}"}} for each in "HL"]
+    (queue.folder / "chains.json").write_text(json.dumps({"sequences": chains}))
+    for args in (
+        ("flash_abb", "one.json", "two.json", "--batch", "model"),
+        ("proteinmpnn", "backbone.json", "--each-after", "model", "--batch", "design", "--param", "num_seqs=1"),
+        ("anarcii", "chains.json", "--each-after", "design", "--batch", "number"),
+        ("proteinmpnn", "file.json", "--batch", "file"),
+    ):
+        done = queue("submit", *args, SCHEDQ_ENVS=ENVS)
+        assert done.code == 0, done
+    assert queue("up", SCHEDQ_ENVS=ENVS).code == 0
+    waited = queue("wait", "1-7", "--timeout", "280s", timeout=300)
+    assert waited.code == 0, (waited, queue("status", "1-7"))
+    model, design, number = (queue("result", str(each)).json for each in (1, 3, 5))
+    shown = queue.show(3)
+    assert (shown["name"], shown["input_name"], shown["input_kind"]) == ("one", "backbone.pdb", "pdb")
+    assert shown["parents"][0]["id"] == 1 and shown["input_bytes"] == len(model["structures"][0]["pdb"].encode())
+    assert design["residues"] == sum(model["structures"][0]["residues"].values())
+    assert [(each["id"], each["chain_type"]) for each in number["results"]] == [("H", "H"), ("L", "K")]
+    for each, chain in zip(number["results"], "HL", strict=True):
+        residues = [residue for residue in each["numbering"].values() if residue != "-"]
+        assert "".join(residues) in design["designs"][0]["chains"][chain], each
+    assert queue("result", "7").json["native"] == queue("result", "4").json["native"]

@@ -85,11 +85,11 @@ STOPS_AT = """
 import os
 from queues import row
 from scheduler.config import Paths
-from scheduler.store import content, engine, intake
+from scheduler.store import content, engine, intake, opening
 def crash(name):
     if name == sys.argv[2]:
         os.kill(os.getpid(), 9)
-for module in (content, engine, intake):
+for module in (content, engine, intake, opening):
     module.crashpoint = crash
 intake.submit(Paths(sys.argv[1]), [row(data=os.urandom(70_000)), row()])
 """

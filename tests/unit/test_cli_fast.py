@@ -17,7 +17,7 @@ from scheduler.errors import UsageError
         ("submit boltz --zzz a", "schedq submit --help"),
         ("submit boltz a --name", "--name needs a value: --name NAME"),
         ("submit boltz a --overwrite=yes", "--overwrite takes no value"),
-        ("submit", "submit needs SLUG"),
+        ("run", "run needs SLUG"),
         ("show", "show needs ID"),
         ("show 1 2", "show does not take '2'"),
         ("log 1 -x", "log has no option -x"),

@@ -10,7 +10,7 @@ import pytest
 from queues import AT, scheduler, submitted
 
 from scheduler.__main__ import answer
-from scheduler.cli import reading
+from scheduler.cli import following, reading
 from scheduler.config import Paths
 from scheduler.errors import SchedulerDown
 from scheduler.model.outcome import Outcome
@@ -109,7 +109,7 @@ def test_what_another_jobs_worker_wrote_while_it_loaded_is_not_shown_for_a_job_t
 def test_a_followed_log_shows_each_start_that_failed(
     ask: Ask, paths: Paths, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "FOLLOW_S", 0.001)
+    monkeypatch.setattr(following, "FOLLOW_S", 0.001)
     started(paths, "first\n")
     turns: list[int] = []
 
@@ -124,7 +124,7 @@ def test_a_followed_log_shows_each_start_that_failed(
             if len(turns) == 4:
                 raise SchedulerDown("enough")
 
-    monkeypatch.setattr(reading, "Absence", Present)
+    monkeypatch.setattr(following, "Absence", Present)
     code, out, err = ask("log", "1", "-f")
     assert (code, out) == (6, "first\nsecond\n")
     assert err.count("which was started for it") == 2
@@ -142,3 +142,148 @@ def test_the_reason_of_a_broken_provider_names_the_log_where_there_is_one(ask: A
             told = " ".join(ask(*argv)[1].split())
             assert f"{BROKEN}; at once with schedq providers reset boltz{pointer}" in told, argv
         assert ask("log", "1")[0] == 0
+
+
+def follows(
+    ask: Ask, paths: Paths, monkeypatch: pytest.MonkeyPatch, turns: list[Callable[[], object]]
+) -> tuple[int, str, str]:
+    """A followed log while these happen one after the other, a look between two of them; then it is given up."""
+    monkeypatch.setattr(following, "FOLLOW_S", 0.001)
+
+    class Present:
+        def __init__(self, _paths: Paths, _again: str) -> None:
+            pass
+
+        def check(self, ids: list[int]) -> None:
+            if not turns:
+                raise SchedulerDown("enough")
+            turns.pop(0)()
+
+    monkeypatch.setattr(following, "Absence", Present)
+    return ask("log", "1", "-f")
+
+
+def tried(paths: Paths, ending: str, kind: str, log: str) -> None:
+    """One more attempt that was sent, wrote that and ended so."""
+    store = Store(paths)
+    with store.write() as tx:
+        queue.due(tx, AT)
+    store.close()
+    started(paths, "", comes_up=True)
+    store = Store(paths)
+    try:
+        with store.write() as tx:
+            attempt = queue.row(tx, 1).attempt
+            queue.send(tx, 1, attempt, AT)
+            reasons.clear(tx, "boltz", "")
+            queue.finish(tx, 1, attempt, ending, Outcome(kind, "out of cheese"), AT, not_before_at=AT)
+    finally:
+        store.close()
+    wrote(paths, attempt, log)
+
+
+def nothing() -> None:
+    pass
+
+
+def test_a_followed_job_that_waits_says_so_once_and_why(
+    ask: Ask, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    code, out, err = follows(ask, paths, monkeypatch, [nothing, nothing, nothing])
+    assert (code, out) == (6, "") and err.count("-- job 1 waits: ") == 1, err
+    assert "no scheduler runs for this queue" in err
+
+
+def test_every_attempt_is_followed_also_those_that_passed_between_two_looks_and_the_end_is_told(
+    ask: Ask, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def thrice() -> None:
+        for log in ("two\n", "three\n"):
+            tried(paths, "retry", "crashed", log)
+        tried(paths, "fail", "error", "four\n")
+
+    turns = [lambda: tried(paths, "retry", "crashed", "one\n"), thrice]
+    code, out, err = follows(ask, paths, monkeypatch, turns)
+    assert (code, out) == (0, "one\ntwo\nthree\nfour\n")
+    assert [line for line in err.splitlines() if line.startswith("-- attempt")] == [
+        "-- attempt 2", "-- attempt 3", "-- attempt 4",
+    ]  # fmt: skip
+    assert "the last time: out of cheese" in err and err.endswith("-- job 1 failed: error: out of cheese\n")
+
+
+def test_a_job_that_ended_before_is_printed_and_left_as_without_follow(ask: Ask, paths: Paths) -> None:
+    tried(paths, "fail", "error", "one\n")
+    assert ask("log", "1", "-f") == ask("log", "1") == (0, "one\n", "")
+
+
+def test_one_attempt_alone_is_followed_until_that_one_is_over(
+    ask: Ask, paths: Paths, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(following, "FOLLOW_S", 0.001)
+    tried(paths, "retry", "crashed", "one\n")
+    assert ask("log", "1", "-f", "--attempt", "1")[:2] == (0, "one\n")
+
+
+def turned(path: Path, now: str) -> None:
+    """The log is full and becomes the older half; the next one begins so."""
+    os.replace(path, f"{path}.1")
+    path.write_text(now)
+
+
+def test_a_log_that_turned_over_is_printed_with_its_older_half(ask: Ask, paths: Paths) -> None:
+    tried(paths, "fail", "error", "one\n")
+    turned(Path(paths.attempt(1, 1), "log"), "two\n")
+    assert ask("log", "1") == (0, "one\ntwo\n", "")
+
+
+def test_a_followed_log_goes_on_when_it_turns_over(ask: Ask, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = Path(paths.attempt(1, 1), "log")
+
+    def written(text: str) -> None:
+        with log.open("a") as file:
+            file.write(text)
+
+    def again() -> None:
+        written("the rest of two\n"), turned(log, "three\n")
+
+    def twice() -> None:
+        turned(log, "four\n"), turned(log, "five\n")
+
+    started(paths, "", comes_up=True)
+    wrote(paths, 1, "one, longer than what follows\n")
+    turns = [nothing, lambda: turned(log, "two\n"), nothing, again, lambda: written("more\n"), twice, nothing]
+    _, out, _ = follows(ask, paths, monkeypatch, turns)
+    told = ["one, longer than what follows", "two", "the rest of two", "three", "more", "four", "five"]
+    assert out.splitlines() == told
+
+
+def test_while_a_log_turns_over_it_is_waited_for(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "log"
+    log = reading.Log(str(path))
+    assert log.pour() == 0
+    path.write_text("one\n")
+    assert log.pour() == 4
+    os.replace(path, f"{path}.1")
+    assert log.pour() == 0
+    path.write_text("two\n")
+    assert log.pour() == 4 and log.pour() == 0
+    log.close()
+    assert capfd.readouterr().out == "one\ntwo\n"
+
+
+def test_what_was_turned_over_before_it_could_be_followed_is_said_to_be_missing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "log"
+    path.write_text("first\n")
+    log = reading.Log(str(path))
+    log.pour()
+    for text in ("second\n", "third\n"):
+        path.rename(f"{path}.1")
+        path.write_text(text)
+    path.rename(f"{path}.1")
+    path.write_text("fourth\n")
+    log.pour()
+    log.close()
+    out, err = capfd.readouterr()
+    assert out == "first\nthird\nfourth\n" and err.startswith("lines are missing here") and "log_max_mib" in err

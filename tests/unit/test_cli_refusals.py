@@ -391,15 +391,6 @@ def test_cancelling_many_names_the_first_counts_the_rest_and_sums_up(ask: Ask, p
     assert lines[20:] == ["and 13 more", "in all: 33 cancelled"]
 
 
-@pytest.mark.parametrize("verb", ["status", "wait", "cancel"])
-def test_who_asks_for_the_refused_by_state_is_told_that_it_is_an_outcome(ask: Ask, paths: Paths, verb: str) -> None:
-    submitted(paths)
-    code, _, err = ask(verb, "--state", "refused")
-    assert code == 0 and "a request that its worker refused is failed: --outcome refused finds it" in err, err
-    for words in (("--state", "held"), ("--state", "refused", "--outcome", "refused")):
-        assert "--outcome refused finds" not in ask(verb, *words)[2]
-
-
 @pytest.mark.parametrize("error", [OSError(24, "Too many open files"), Temporary("no socket can be had")])
 def test_a_note_that_cannot_be_made_is_no_failure_of_the_submit(
     ask: Ask, monkeypatch: pytest.MonkeyPatch, error: Exception

@@ -49,6 +49,9 @@ def loaded(queue: Queue, *argv: str) -> tuple[int, set[str]]:
         (["result", "1"], 75),
         (["log", "1"], 75),
         (["cancel", "1"], 0),
+        (["history"], 0),
+        (["history", "--since", "12h", "--state", "queued", "--csv"], 0),
+        (["status", "1", "--csv"], 0),
     ],
     ids=lambda each: " ".join(each) if isinstance(each, list) else "",
 )

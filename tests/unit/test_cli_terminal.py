@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from scheduler.cli import pages, planning, say
+from scheduler.cli import joblines, jobpages, pages, planning, say
 from scheduler.cli.tables import Column, Table
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -58,7 +58,7 @@ def job(id: int, state: str = "queued", **over: object) -> dict[str, object]:
     return {
         "id": id, "slug": "proteinmpnn_with_a_long_name", "variant": "v1", "name": f"complex{id}" * 4, "user": "ada",
         "state": state, "priority": 0, "batch": "b" * 70, "attempt": 0, "submitted_at": "2026-11-29T11:00:00.000000Z",
-        "started_at": AT, "ended_at": AT if state in pages.OVER else None, "progress": {"done": 3, "total": 1000},
+        "started_at": AT, "ended_at": AT if state in joblines.OVER else None, "progress": {"done": 3, "total": 1000},
         "reason": {"ruling": "pool_full", "text": "it needs 28.0 GiB and 4.0 stay reserved of 119.6 of unified"},
         "starts_in_s": 3725.0, "ends_in_s": 7000.0, **over,
     }  # fmt: skip
@@ -90,8 +90,8 @@ def test_a_page_follows_the_terminal_down_to_50_columns(monkeypatch: pytest.Monk
     )
     for lines in (
         pages.status(whole()), pages.status(whole(jobs=[], pools=[], workers=[], others=[])), plan,
-        pages.jobs([job(1, "failed", outcome={"kind": "error", "text": "out of cheese " * 9}), job(2)]),
-        pages.job({**job(7, "failed"), "outcome": None, "params": {"a" * 20: "b c"}, "attempts": [], "story": [
+        jobpages.jobs([job(1, "failed", outcome={"kind": "error", "text": "out of cheese " * 9}), job(2)]),
+        jobpages.job({**job(7, "failed"), "outcome": None, "params": {"a" * 20: "b c"}, "attempts": [], "story": [
             {"at": AT, "event": "submit", "text": "submitted by ada " * 9, "attempt": None, "worker_id": None}]}),
     ):  # fmt: skip
         assert max(map(say.width, lines)) <= min(80, columns), max(lines, key=say.width)

@@ -111,6 +111,29 @@ def test_a_requeue_whose_destination_another_has_by_now_is_refused(ask: Ask, pat
     assert code == 3 and "job 2 (queued) has the destination" in err
 
 
+def test_a_requeue_gives_what_it_opens_another_time_limit_and_leaves_all_else(ask: Ask, paths: Paths) -> None:
+    submitted(paths, 3, timeout_s=60.0)
+    for job_id, state in ((1, "timed_out"), (2, "succeeded")):
+        in_state(paths, state, job_id)
+    limits = "SELECT state, timeout_s FROM jobs ORDER BY id"
+    ask("requeue", "1-3", "--timeout", "4h", "--dry-run")
+    assert asked(paths, limits) == [("timed_out", 60.0), ("succeeded", 60.0), ("queued", 60.0)]
+    ask("requeue", "1-3", "--timeout", "4h")
+    assert asked(paths, limits) == [("queued", 14400.0), ("succeeded", 60.0), ("queued", 60.0)]
+    code, _, err = ask("requeue", "1", "--timeout", "0s")
+    assert code == 2 and "would end every attempt at once" in err
+
+
+def test_a_requeue_opens_parents_before_their_children_whatever_their_ids(ask: Ask, paths: Paths) -> None:
+    rows = [row(key="c", batch="b", beside={"after": ["p"]}), row(key="p", batch="b")]
+    assert intake.submit(paths, rows) == [1, 2]
+    for job_id in (2, 1):
+        in_state(paths, "failed", job_id)
+    code, _, err = ask("requeue", "--batch", "b")
+    assert code == 0 and "cannot" not in err
+    assert asked(paths, "SELECT state, blocked FROM jobs ORDER BY id") == [("queued", "after"), ("queued", None)]
+
+
 def test_many_jobs_are_changed_in_many_short_writes(ask: Ask, paths: Paths, monkeypatch: pytest.MonkeyPatch) -> None:
     submitted(paths, 2 * control.AT_ONCE + 1)
     stays: list[int] = []

@@ -5,6 +5,7 @@ import os
 import pwd
 import signal
 import stat
+import threading
 import time
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from queues import asked, child, ended, row, submitted, writing
 from scheduler.config import Paths
 from scheduler.errors import NoSuchJob, Refused, Temporary
 from scheduler.model.states import JOB, JOB_ENDED
-from scheduler.store import content, destinations, intake, peek
+from scheduler.store import content, destinations, gates, intake, peek
 from scheduler.store.turnstile import Turnstile
 
 
@@ -231,7 +232,7 @@ def test_the_ids_are_said_after_they_are_durable_and_before_a_signal_can_come_be
     try:
 
         def say(ids: list[int]) -> None:
-            os.kill(os.getpid(), signal.SIGINT)
+            signal.pthread_kill(threading.get_ident(), signal.SIGINT)
             seen.append(peek.states(paths, ids))
 
         intake.submit(paths, [row()], say)
@@ -398,3 +399,72 @@ def test_the_folder_that_the_queue_lies_in_is_never_overwritten(paths: Paths, tm
         with pytest.raises(Refused, match="the queue itself lies in it"):
             submitted(paths, out=out, overwrite=True)
     assert peek.ids(paths, {}) == [1]
+
+
+def test_large_inputs_are_written_before_the_queue_is_locked_and_only_named_inside(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    happened: list[str] = []
+
+    def heard(module: object, name: str, word: str) -> None:
+        real = getattr(module, name)
+
+        def one(*given: object) -> object:
+            happened.append(f"{word} {given[0]}" if word == "sync" else word)
+            return real(*given)
+
+        monkeypatch.setattr(module, name, one)
+
+    submitted(paths)
+    for module, name, word in (
+        (content, "stage", "write"), (content, "stage_bytes", "write"), (content, "sync", "sync"),
+        (intake, "open_or_create", "locked"),
+    ):  # fmt: skip
+        heard(module, name, word)
+    data = [b"%d " % n * 40_000 for n in range(60)]
+    for n, each in enumerate(data[:3]):
+        (tmp_path / f"{n}.txt").write_bytes(each)
+    hashes = [hashlib.sha256(each).hexdigest() for each in data]
+    rows = [
+        {**row(input_sha256=hashes[n], input_bytes=len(data[n]), source=str(tmp_path / f"{n}.txt")), "data": None}
+        for n in range(3)
+    ] + [row(data=each) for each in data]  # fmt: skip
+    ids = intake.submit(paths, rows)
+    assert happened[:61] == ["write"] * 60 + ["locked"]
+    inside = happened[61:]
+    folders = {f"sync {os.path.dirname(content.path(paths, each))}" for each in hashes}
+    assert len(folders) < 60 and {each for each in inside if each in folders} == folders
+    assert len(inside) == len(set(inside))
+    assert [peek.input_bytes(paths, each) for each in ids[:4]] == [*data[:3], data[0]]
+    assert peek.job(paths, ids[0])["input_bytes"] == len(data[0])
+    assert [each for each in os.listdir(paths.content) if each.startswith(".staged")] == []
+
+
+def test_a_large_input_that_changes_while_it_is_submitted_is_not_queued(paths: Paths, tmp_path: Path) -> None:
+    source, data = tmp_path / "large.txt", b"x" * 70_000
+    source.write_bytes(data + b"y")
+    told = {"data": None, "input_sha256": hashlib.sha256(data).hexdigest(), "input_bytes": len(data)}
+    with pytest.raises(Refused, match=r"large.txt, which the call names, changed while it was submitted"):
+        intake.submit(paths, [row(), row(source=str(source), **told)])
+    assert peek.last_id(paths) is None and os.listdir(paths.content) == []
+
+
+def test_a_large_input_that_is_pruned_before_it_is_named_is_kept_again(
+    paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data, real = b"x" * 70_000, intake.open_or_create
+    submitted(paths, data=data)
+
+    def pruned(*given: Paths) -> object:
+        os.unlink(content.path(paths, hashlib.sha256(data).hexdigest()))
+        return real(*given)
+
+    monkeypatch.setattr(intake, "open_or_create", pruned)
+    [job_id] = submitted(paths, data=data)
+    assert peek.input_bytes(paths, job_id) == data
+
+
+def test_what_is_said_of_a_broken_batch_costs_no_look_at_its_other_jobs(paths: Paths) -> None:
+    submitted(paths)
+    plan = asked(paths, f"EXPLAIN QUERY PLAN {gates.BAD_OF}", "night")
+    assert "USING INDEX jobs_bad (batch=?)" in str(plan) and "TEMP B-TREE" not in str(plan)

@@ -6,7 +6,9 @@ import hashlib
 import os
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,8 +17,11 @@ from scheduler.clock import SystemClock
 from scheduler.config import Paths, settings
 from scheduler.host import attempt as attempts
 from scheduler.host import collector
+from scheduler.host.commands import GRACE_S, Commands
 from scheduler.host.local import LocalHost
+from scheduler.host.workers.orders import Launch
 from scheduler.host.workers.records import laid
+from scheduler.model.command import Shape
 from scheduler.model.host import Adopt, Alive, Assignment, Failed, Gone, HostEvent, Park, Replied, Task
 from scheduler.record import Recorder
 from scheduler.view import Memory
@@ -115,6 +120,19 @@ def test_a_pinned_file_of_another_size_is_refused_with_both_sizes_and_not_read(
 def test_the_limit_of_logs_reaches_the_log_of_an_attempt(host: LocalHost, sent: Sent) -> None:
     host.submit(task())
     assert sent.sent[0]["log_max"] == settings().number("log_max_mib") * (1 << 20)
+
+
+def test_the_limit_of_logs_reaches_the_logs_of_a_command(host: LocalHost, sent: Sent) -> None:
+    assert host._commands._log_max == settings().number("log_max_mib") * (1 << 20)
+    launches: list[Launch] = []
+    roster = SimpleNamespace(
+        go=lambda _, launch: launches.append(launch), send=lambda *_, **more: sent.sent.append(more)
+    )
+    commands = Commands(host.paths, roster, lambda _: [], lambda *_: None, 3 << 20)  # type: ignore[arg-type]
+    commands.go(1)
+    commands.send(replace(task(), slug="exec", variant=Shape(0.0, 1.0, 0, 1, False, "f", "abc").variant()), "")
+    assert launches[0].log_max_bytes == 3 << 20 and launches[0].stop_grace_s == GRACE_S
+    assert sent.sent[-1]["log_max"] == 3 << 20
 
 
 def test_what_was_laid_out_for_a_job_goes_when_the_queue_has_its_end(host: LocalHost, sent: Sent) -> None:

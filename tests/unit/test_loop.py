@@ -25,6 +25,7 @@ from scheduler.model.host import (
     Failed,
     Forgotten,
     Gone,
+    Nudged,
     Park,
     Replied,
     Returned,
@@ -331,6 +332,59 @@ def test_a_turn_that_fails_by_a_fault_of_ours_is_said_and_the_next_one_goes_on(
         assert "a turn failed" in loop.trouble and "intermediate overflow" in loop.trouble
     assert "a fault of schedq" in caplog.text
     night.until(lambda: night.state(job) == "succeeded")
+
+
+class Room:
+    """A chore of calls or news that only notes what it is asked."""
+
+    any = False
+
+    def __init__(self) -> None:
+        self.doubted = 0
+        self.starts: list[bool] = []
+
+    def turn(self, tx: Any, *, starts: bool = True, **more: Any) -> list[Any]:
+        self.starts.append(starts)
+        return []
+
+    def due_in_s(self) -> list[float]:
+        return []
+
+    def doubt(self) -> None:
+        self.doubted += 1
+
+
+def test_a_turn_that_was_rolled_back_is_doubted_by_every_chore(night: Night, monkeypatch: pytest.MonkeyPatch) -> None:
+    night.provide(provider("boltz"))
+    job = night.submit("boltz")
+    loop = night.up()
+    night.until(lambda: night.state(job) == "running")
+    calls, news = Room(), Room()
+    loop.chores.schedules, loop.chores.telling = calls, news  # type: ignore[assignment]
+    read, failures = loop.watch.read, [OverflowError("planted")]
+
+    def fails(*args: Any) -> None:
+        if failures:
+            raise failures.pop()
+        read(*args)
+
+    with monkeypatch.context() as planted:
+        planted.setattr(loop.watch, "read", fails)
+        loop._inbox.append(Nudged())
+        assert loop.tick()
+    assert not failures and (calls.doubted, news.doubted) == (1, 1)
+
+
+@pytest.mark.parametrize("order", ["down", "restart"])
+def test_a_scheduler_that_is_about_to_go_makes_no_call(night: Night, order: str) -> None:
+    night.provide(provider("boltz"))
+    loop = night.up()
+    loop.chores.schedules = calls = Room()  # type: ignore[assignment]
+    loop.tick()
+    assert calls.starts == [True]
+    loop._inbox.append(Asked(order, False))
+    loop.tick()
+    assert calls.starts == [True, False]
 
 
 def test_an_order_that_did_not_reach_a_living_worker_keeps_its_charge_until_it_is_gone(night: Night) -> None:

@@ -10,8 +10,11 @@ from pathlib import Path
 import pytest
 from providers import LEGACY, MANIFESTS, NEED_A_DEVICE, SLUGS, declared, spec_of
 
+from scheduler.client import Client
 from scheduler.declared import declaration
 from scheduler.host import attempt, environments
+from scheduler.night import validation
+from scheduler.rules.expectation import FILES, file_rules
 
 README = (MANIFESTS / "README.md").read_text()
 UNSET = "required"
@@ -69,6 +72,22 @@ def test_a_shipped_manifest_is_read_without_a_warning(slug: str, tmp_path: Path)
     assert Path(spec["example"]).is_file()
     pinned = [line for line in spec["environment"]["requirements"] if line != "--no-deps"]
     assert all(re.fullmatch(r"[\w.-]+==[\w.]+", line) for line in pinned)
+
+
+@pytest.mark.parametrize("slug", [*SLUGS, *NEED_A_DEVICE])
+def test_the_files_that_a_shipped_case_expects_are_called_as_a_job_of_its_input_calls_them(
+    slug: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By the job's name, which a provider calls its files after, or by what the input itself names."""
+    monkeypatch.setenv("SCHEDQ_HOME", str(tmp_path))
+    spec = {**spec_of(slug, tmp_path), "policy": "none"}
+    for case in spec["validation"]:
+        name = validation.row_of(Client(), spec, case, "b")["name"]
+        assert name == Path(case["input"]).stem
+        for glob in file_rules(case["expect"].get(FILES, {})):
+            stem = Path(glob).name.partition(".")[0]
+            inside = re.search(rf"\b{re.escape(stem)}\b", Path(case["input"]).read_text())
+            assert "*" in stem or stem == name or inside, (slug, case["name"], glob)
 
 
 def test_an_older_trees_manifest_is_read_and_its_strange_keys_are_named(

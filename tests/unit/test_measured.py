@@ -53,7 +53,7 @@ class Yard:
     def ended(self, size: float, outcome: Outcome = OK, *, of: Any = BOLTZ, **used: float) -> Outcome:
         self.host.since_send = used
         self.host.since_start = {name: max(gib, self.host.since_start.get(name, 0.0)) for name, gib in used.items()}
-        job = SimpleNamespace(id=7, attempt=1, slug="boltz", worker_id=self.worker, size=size, behind=None)
+        job = SimpleNamespace(id=7, attempt=1, slug="boltz", worker_id=self.worker, size=size, behind=None, laters=0)
         with self.store.write() as tx:
             return self.measured.ended(tx, job, outcome, of, AT)
 

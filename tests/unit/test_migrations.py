@@ -219,6 +219,28 @@ def test_what_was_recorded_before_evidence_was_kept_stays_and_has_none(tmp_path:
     assert asked(paths, "SELECT count(*), count(evidence) FROM events") == [(2, 0)]
 
 
+def test_of_the_batches_that_are_there_only_those_that_end_after_the_upgrade_are_told(tmp_path: Path) -> None:
+    paths = Paths(str(tmp_path / "queue"))
+    submitted(paths)
+    os.remove(paths.database)
+    db = sqlite3.connect(paths.database, isolation_level=None)
+    migrate(db, "0011")
+    for batch, state in (("over", "succeeded"), ("open", "succeeded"), ("open", "queued")):
+        ended = "2026-01-02T00:00:00.000000Z" if state == "succeeded" else None
+        db.execute(
+            "INSERT INTO jobs (slug, user, host_id, submitted_at, state, ended_at, batch)"
+            " VALUES ('boltz', 'ann', 'here', '2026-01-01T00:00:00.000000Z', ?, ?, ?)",
+            (state, ended, batch),
+        )
+    db.close()
+    assert engine.upgrade(paths) is not None
+    untold = "SELECT batch FROM batches WHERE open = 0 AND told_at IS NULL"
+    assert asked(paths, untold) == []
+    with writing(paths) as raw:
+        raw.execute("UPDATE jobs SET state = 'succeeded', ended_at = '2026-01-03T00:00:00.000000Z' WHERE id = 3")
+    assert asked(paths, untold) == [("open",)]
+
+
 def test_an_upgrade_makes_a_queue_where_there_is_none(tmp_path: Path) -> None:
     paths = Paths(str(tmp_path / "queue"))
     assert engine.upgrade(paths) is None

@@ -532,6 +532,7 @@ def smi(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..
         each.close()
 
 
+@pytest.mark.host_pids
 def test_nvidia_smi_is_asked_where_the_binding_is_missing(smi: Callable[..., Nvidia]) -> None:
     (device,), missing = smi(CARD, "GPU-00000001-aa, 77, 1024\nGPU-00000001-aa, 78, [N/A]\n").read()
     assert missing == "" and device.id == device.seen_as == "GPU-00000001-aa"
@@ -552,6 +553,7 @@ def test_what_nvidia_smi_does_not_have_is_not_applicable_and_other_words_fail(sm
     assert device.slot == "000f:01:00.0"
 
 
+@pytest.mark.host_pids
 def test_an_exit_status_of_nvidia_smi_is_no_empty_machine(smi: Callable[..., Nvidia]) -> None:
     devices, missing = smi("NVIDIA-SMI has failed because it couldn't talk to the driver.\n", code=9).read()
     assert devices == ()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -48,7 +47,7 @@ class Asked:
 
 def _raise(signals: tuple[int, ...]) -> None:
     for each in signals:
-        os.kill(os.getpid(), each)
+        signal.pthread_kill(threading.get_ident(), each)
 
 
 def stopped(*signals: int) -> int:

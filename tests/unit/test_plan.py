@@ -221,6 +221,15 @@ def test_a_closed_head_that_lacks_cores_is_not_overtaken_any_more() -> None:
     assert only(Send, found) == [] and told(found) == {"boltz": "cores", "esm": "reserved"}
 
 
+def test_the_cores_of_a_closed_head_are_kept_while_its_room_is_made() -> None:
+    found = made(
+        provider("a", ram=1.0, threads=4), provider("b", ram=40.0, threads=4), provider("d", ram=40.0, threads=4),
+        waiting("b", 1, head_for_s=900.0), waiting("a", 2), worker(3, "a", charges={"host": 1.0}),
+        worker(4, "d", charges={"host": 40.0}), machine=replace(HERE, cores=7),
+    )  # fmt: skip
+    assert retired(found) == [4] and only(Send, found) == [] and told(found)["a"] == "reserved"
+
+
 def test_a_second_worker_of_a_provider_starts_only_where_it_may_and_nobody_else_needs_the_room() -> None:
     busy, several = worker(3, state="busy", job_id=6, gib=10.0), provider(ram=10.0, max_workers=2)
     line = waiting(job_id=7, count=9)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from math import inf
+
 from builders import broken, machine, pool, provider, snapshot, waiting, worker
 from pytest import approx
 
@@ -48,15 +50,37 @@ def test_nothing_is_said_of_what_waits_for_the_end_of_a_command() -> None:
     short = provider(ram=40.0, load_s=1.0, run_s=0.1)
     command = worker(5, "exec", "busy", 40.0, job_id=9, state_s=20.0, variant="v0r40n0t1-fabc")
     assert told(short, waiting(), command) == {}
-    assert told(short, waiting(), worker(5, "esm", "busy", 40.0, job_id=9, state_s=20.0)) != {}
-    beside = told(short, provider("esm", ram=10.0, load_s=2.0), waiting(), waiting("esm", 2), command)
+    seen = provider("esm", ram=40.0, load_s=1.0, run_s=60.0)
+    assert told(short, seen, waiting(), worker(5, "esm", "busy", 40.0, job_id=9, state_s=20.0)) != {}
+    beside = told(short, provider("esm", ram=10.0, load_s=2.0, run_s=0.1), waiting(), waiting("esm", 2), command)
     assert beside == {"esm": (2.0, approx(0.1), 1)}
 
 
-def test_with_nothing_learned_it_is_what_is_usual_here() -> None:
-    assert told(provider(), waiting()) == {"boltz": (expected.UNKNOWN_LOAD_S, expected.UNKNOWN_RUN_S, 1)}
-    two = told(provider(), provider("esm", load_s=10.0, run_s=4.0), waiting())
-    assert two == {"boltz": (10.0, 4.0, 1)}
+ECHO = provider("echo", ram=1.0, load_s=0.05, run_s=0.01)
+"""A provider that is quick, and says nothing of how long others take."""
+
+
+def test_of_a_provider_that_never_ran_nothing_is_said_however_quick_the_others_are() -> None:
+    assert told(provider(), waiting()) == {}
+    assert told(ECHO, provider(), waiting()) == {}
+    assert told(ECHO, provider(), waiting(), worker(3, state="starting", job_id=9, state_s=30.0)) == {}
+    assert told(ECHO, provider(), waiting(), worker(3, state="busy", job_id=9, state_s=30.0)) == {}
+    assert told(ECHO, provider(), waiting(), worker(3, state="ready", idle_s=1.0)) == {"boltz": (0.0, inf, 1)}
+
+
+def test_where_only_the_load_is_known_the_first_start_is_told_and_no_end() -> None:
+    assert told(ECHO, provider(load_s=9.0), waiting()) == {"boltz": (9.0, inf, 1)}
+    assert told(ECHO, provider(run_s=9.0), waiting()) == {}
+
+
+def test_nothing_is_said_of_what_needs_the_room_of_one_that_was_never_seen() -> None:
+    known, unseen = provider(ram=40.0, load_s=9.0, run_s=1.0), provider("esm", ram=40.0)
+    for at_it in ("starting", "busy"):
+        assert told(known, unseen, ECHO, waiting(), worker(5, "esm", at_it, 40.0, job_id=9, state_s=20.0)) == {}
+    first = told(known, unseen, ECHO, waiting("esm", 1), waiting("boltz", 2), order=(("esm", ""), ("boltz", "")))
+    assert first == {}
+    beside = told(known, provider("esm", ram=1.0), ECHO, waiting("esm", 1), waiting("boltz", 2))
+    assert beside == {"boltz": (9.0, 1.0, 1)}
 
 
 def test_nothing_is_said_of_what_nobody_here_can_start() -> None:

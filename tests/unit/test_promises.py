@@ -30,7 +30,8 @@ MET: Counter[str] = Counter()
 WISHES: list[dict[str, Any]] = [
     {}, {}, {}, {"priority": 1}, {"timeout_s": 4.0}, {"timeout_s": 30.0}, {"on_lost": "hold"}, {"on_lost": "fail"},
     {"state": "held"}, {"begin": 20.0}, {"revision": "r2"}, {"max_attempts": 3},
-    {"retry_on": "timed_out,error,crashed"},
+    {"retry_on": "timed_out,error,crashed"}, {"after": ["last"]}, {"after": ["1", "last:any"]},
+    {"after": ["2"], "on_parent": "hold"}, {"after": ["last"], "state": "held"},
 ]  # fmt: skip
 MACHINE = (
     "shrink", "stranger", "unknown stranger", "capacity", "live", "no_processes", "dark", "unread", "disk_full",

@@ -64,29 +64,36 @@ def test_patterns_are_expanded_and_everything_that_is_missing_is_named(tmp_path:
     assert request.expand([f"{at}/?.json", "-", f"{at}/[odd].json"]) == [
         f"{at}/a.json", f"{at}/b.json", "-", f"{at}/[odd].json",
     ]  # fmt: skip
-    told = usage(request.expand, [f"{at}/aa.json", f"{at}/*.pdb", at, f"{at}/b.json", "new\nline", "nul\0", ""])
+    (tmp_path / "empty").mkdir()
+    told = usage(
+        request.expand, [f"{at}/aa.json", f"{at}/*.pdb", f"{at}/empty", f"{at}/b.json", "new\nline", "nul\0", ""]
+    )
     assert told.split("\n") == [
         f"{at}/aa.json is not there; did you mean {at}/a.json?",
         f"{at}/*.pdb matches no file; correct the pattern",
-        f"{at} is a folder; name its files, like {at}/*.json",
+        f"{at}/empty is a folder, and no file lies in it; name files, or another",
         "'new\\nline' is not there; correct the path",
         "'nul\\x00' is not there; correct the path",
         "'' is not there; correct the path",
     ]
 
 
-def test_of_a_folder_an_ending_is_named_that_lies_there_and_is_accepted(tmp_path: Path) -> None:
-    for name in ("a.pdb", "b.pdb", "c.json", ".d.json", "e.json.gz", "f.JSON", "g.json"):
+def test_of_a_folder_come_the_files_that_are_accepted_and_the_others_are_told(tmp_path: Path) -> None:
+    for name in ("b.pdb", "a.pdb", "c.json", ".d.json", "e.json.gz", "f.JSON", "g.yml"):
         (tmp_path / name).write_text("{}")
-    (tmp_path / "empty").mkdir()
+    (tmp_path / "inner.pdb").mkdir()
+    at = str(tmp_path)
 
-    def told(*accept: str) -> str:
-        return usage(lambda: request.expand([str(tmp_path)], list(accept))).removeprefix(f"{tmp_path} is a folder")
+    def found(*accept: str) -> tuple[list[str], list[str]]:
+        left_out: list[str] = []
+        inside = request.expand([at], list(accept), left_out)
+        return [each.removeprefix(f"{at}/") for each in inside], [each.removeprefix(f"{at}/") for each in left_out]
 
-    assert told(".pdb", ".cif") == f"; name its files, like {tmp_path}/*.pdb"
-    assert told(".pdb", ".json") == f"; name its files, like {tmp_path}/*.json"
-    assert told(".yaml", ".fasta") == ", and no file in it ends in .yaml, .fasta; name files that do"
-    assert usage(request.expand, [str(tmp_path / "empty")]).endswith("empty is a folder; name its files")
+    assert found(".pdb") == (["a.pdb", "b.pdb"], ["c.json", "e.json.gz", "f.JSON", "g.yml", "inner.pdb"])
+    assert found(".json", ".yaml") == (["c.json", "f.JSON", "g.yml"], ["a.pdb", "b.pdb", "e.json.gz", "inner.pdb"])
+    assert found()[1] == ["inner.pdb"]
+    told = usage(request.expand, [at], [".fasta"])
+    assert told == f"{at} is a folder, and no file lies in it that ends in .fasta; name files, or another"
     assert "given twice" in usage(request.expand, ["-", "-"])
 
 

@@ -15,7 +15,8 @@ from queues import AT, row, steps, submitted, writing
 
 from scheduler.config import Paths
 from scheduler.model.outcome import Outcome
-from scheduler.store import heads, intake, operator, peek, queue, workers
+from scheduler.store import ahead, glanced, heads, intake, operator, peek, queue, stalls, whole_batch, workers
+from scheduler.store import history as past
 from scheduler.store.engine import Store
 from scheduler.store.schema import JOB_STATES
 
@@ -28,6 +29,9 @@ FIRST_FEW = {"jobs_ended", "jobs_commands", "jobs_alone_firsts", "jobs_alone_com
 """Indexes in the order that is asked for, of which a LIMIT takes the first few."""
 
 FILTERS: list[dict[str, Any]] = [
+    {"state": ["refused"]},
+    {"state": ["failed"]},
+    {"state": ["refused", "cancelled"]},
     {"batch": "night"},
     {"batch": "night", "slug": "esm", "state": "failed"},
     {"slug": "esm"},
@@ -48,6 +52,9 @@ FILTERS: list[dict[str, Any]] = [
     {"since": FAR},
     {"since": FAR, "user": "ada", "state": "succeeded"},
     {"since": FAR, "slug": "esm", "name": "*x*"},
+    {"label": ["gpu"]},
+    {"label": ["gpu", "big"], "state": "failed"},
+    {"label": ["big"], "batch": "night"},
 ]
 
 
@@ -112,6 +119,13 @@ def test_no_statement_of_a_submit_or_a_cancel_walks_through_the_jobs(
             submitted(paths, out=out)
         with pytest.raises(Exception, match="two jobs of this call"):
             intake.submit(paths, [row(out=out + "2"), row(out=out + "2")])
+        submitted(paths, batch="night", out=out + "3")
+        intake.cancel(paths, [peek.last_id(paths) or 0])
+        for ask in (intake.foretold, intake.submit):
+            ask(paths, [row(batch="night"), row(batch="night", name="new")], resume=True)
+        ahead.ahead(paths)
+    assert any("FROM jobs LEFT JOIN drafts" in each for each in seen)
+    assert any(each.startswith("UPDATE jobs SET state = 'queued'") for each in seen)
     assert any("overwritten" not in each and "SET out = NULL" in each for each in seen)
     assert walks(paths, seen) == []
 
@@ -124,6 +138,10 @@ def test_no_statement_that_reads_walks_through_the_jobs(paths: Paths, monkeypatc
         peek.job(paths, 1), peek.result(paths, 1), peek.input_bytes(paths, 1), peek.states(paths, [1, 2])
         for filters in FILTERS:
             peek.ids(paths, filters)
+            list(past.parts(paths, filters, 20))
+            glanced.some(paths, filters, 20)
+        past.labels(paths, "none"), whole_batch.batch(paths, "night"), whole_batch.ends_in_s(paths, [1, 2])
+        peek.jobs(paths, [1, 2]), stalls.stalls(paths, [1, 2]), peek.looked(paths, peek._refused_by_worker, None)
     assert len(seen) > 2 * len(FILTERS)
     assert walks(paths, seen) == []
 
@@ -174,12 +192,43 @@ def test_a_filter_that_finds_nothing_costs_the_same_after_a_long_history(
     assert cost(found) <= small * 1.3 + 20
 
 
+@pytest.mark.parametrize(
+    "filters",
+    [
+        {}, {"batch": "night"}, {"label": ["gpu"]}, {"label": ["gpu", "big"]}, {"slug": "boltz"}, {"outcome": "ok"},
+        {"state": ["succeeded", "queued"]}, {"user": "bob"}, {"since": AT}, {"since": AT, "user": "bob"}, {"name": "b"},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_last_few_of_a_history_cost_the_same_however_long_it_is(
+    paths: Paths, filters: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of 10,000 jobs that meet the filter, five are asked for."""
+
+    def found() -> None:
+        assert sum(map(len, past.parts(paths, filters, 5))) == 5
+
+    def matching(count: int) -> None:
+        history(paths, count)
+        with writing(paths) as db:
+            db.execute("UPDATE jobs SET batch = 'night'")
+            for label in ("gpu", "big"):
+                db.execute("INSERT OR IGNORE INTO labels SELECT ?, id FROM jobs", (label,))
+
+    cost = steps(monkeypatch)
+    matching(40)
+    small = cost(found)
+    matching(10_000)
+    assert cost(found) <= small * 1.3 + 20
+
+
 def test_every_filter_finds_what_meets_it_and_nothing_else(paths: Paths) -> None:
     """Held against a walk through all jobs, one of each kind."""
     with writing(paths) as db:
         for slug, variant in (("esm", ""), ("esm", "big"), ("boltz", "")):
             for state in JOB_STATES:
-                for outcome in ("crashed", "lost") if state in ("failed", "held") else (None,):
+                ended = {"failed": ("crashed", "lost", "refused"), "held": ("crashed", "lost"), "refused": ("refused",)}
+                for outcome in ended.get(state, (None,)):
                     for user in ("ada", "bob"):
                         db.execute(
                             "INSERT INTO jobs (slug, variant, user, host_id, state, submitted_at, outcome, batch, name)"
@@ -187,19 +236,29 @@ def test_every_filter_finds_what_meets_it_and_nothing_else(paths: Paths) -> None
                             (slug, variant, user, state, AT if user == "bob" else FAR, outcome, None, f"a{state}x"),
                         )
         db.execute("UPDATE jobs SET batch = 'night' WHERE id % 3 = 0")
+        db.execute("INSERT INTO labels SELECT 'gpu', id FROM jobs WHERE id % 2 = 0")
+        db.execute("INSERT INTO labels SELECT 'big', id FROM jobs WHERE id % 5 < 3")
+        marked = {(label, job) for label, job in db.execute("SELECT label, job_id FROM labels")}
         db.row_factory = sqlite3.Row
         jobs = db.execute("SELECT * FROM jobs ORDER BY id").fetchall()
 
-    def meets(job: sqlite3.Row, key: str, value: Any) -> bool:
+    def meets(job: sqlite3.Row, filters: dict[str, Any], key: str, value: Any) -> bool:
+        if key == "state" and "outcome" not in filters and job["outcome"] == "refused":
+            return "refused" in ([value] if isinstance(value, str) else value)
         if key == "slug":
             slug, colon, variant = value.partition(":")
             return job["slug"] == slug and (not colon or job["variant"] == variant)
         if key == "since":
             return bool(job["submitted_at"] >= value)
+        if key == "label":
+            return all((label, job["id"]) in marked for label in value)
         if key == "name":
             return fnmatch.fnmatchcase(job["name"], value)
         return job[key] in ([value] if isinstance(value, str) else value)
 
     for filters in FILTERS:
-        expected = [job["id"] for job in jobs if all(meets(job, *each) for each in filters.items())]
+        expected = [job["id"] for job in jobs if all(meets(job, filters, *each) for each in filters.items())]
         assert peek.ids(paths, filters) == expected, filters
+        for most in (None, 3, 1000):
+            told = [row["id"] for part in past.parts(paths, filters, most) for row in part]
+            assert told == expected[::-1][:most], (filters, most)

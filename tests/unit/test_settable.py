@@ -12,6 +12,7 @@ import pytest
 from scheduler import catalog, config, settable
 from scheduler.__main__ import answer
 from scheduler.cli import lifecycle
+from scheduler.cli.grammar import HIDDEN, NIGHT, TABLE
 from scheduler.errors import UsageError
 
 
@@ -326,3 +327,73 @@ def test_a_section_of_a_provider_that_is_not_there_is_told(file: Path, tmp_path:
     done = schedq(*verb.split(), home=tmp_path / "home")
     assert done.returncode == 0
     assert f"{file}: [providers.capitii] has no effect: no provider capitii; did you mean capiti?" in done.stderr
+
+
+def flagged() -> dict[str, list[str]]:
+    """Each setting that a flag of the command line can give for one call -> the verbs that have the flag."""
+    found: dict[str, list[str]] = {}
+    for verb in TABLE:
+        for option in verb.options if verb.panel != HIDDEN else ():
+            if option.key in settable.DEFAULTS:
+                found.setdefault(option.key, []).append(verb.name)
+    return found
+
+
+def test_a_flag_wins_over_the_environment_and_that_over_the_file(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert flagged() == {"overtake": ["simulate"], "strict": ["simulate"]}
+    used: list[tuple[float, bool]] = []
+
+    def noted(_trace: object, *, overtake_s: float, strict: bool, learned: bool) -> dict[str, object]:
+        used.append((overtake_s, strict))
+        raise UsageError("seen")
+
+    monkeypatch.setattr("scheduler.simulate.night.simulate", noted)
+    night = file.parent / "night.json"
+    night.write_text(NIGHT)
+    file.write_text('overtake = "3m"\n')
+    answer(["simulate", str(night)])
+    monkeypatch.setenv("SCHEDQ_OVERTAKE", "2m")
+    answer(["simulate", str(night)])
+    answer(["simulate", str(night), "--overtake", "1m"])
+    monkeypatch.setenv("SCHEDQ_STRICT", "true")
+    answer(["simulate", str(night)])
+    answer(["simulate", str(night), "--overtake", "1m"])
+    assert used == [(180.0, False), (120.0, False), (60.0, False), (120.0, True), (60.0, False)]
+
+
+def test_what_to_write_instead_is_a_right_value_that_says_something(file: Path) -> None:
+    """Whatever is wrong, the value that is shown can be copied: it is taken, and it is not the empty one."""
+    for key, default in config.DEFAULTS.items():
+        in_file, in_environment = settable.EXAMPLES.get(key) or (settable.shown(default), default)
+        assert in_file not in ('""', "[]", "{}") and in_environment not in ("", [], {}), key
+        file.write_text(f"{key} = {in_file}\n")
+        assert config.settings().values[key] is not None
+    file.write_text('notify_command = ["sh", "-c", "s3cret"]\n')
+    assert refusal() == (
+        f'{file}: notify_command = "sh ...": must be a command as one text, quotes closed; write notify_command ='
+        ' "notify-send schedq", or remove it'
+    )
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1", "http://[::1]:x/", "http://h:99999/", "http://h:port/", "http://h:0/", "http://:80/", "https://[/x",
+        "http://..", "http://a..b/", f"http://{'a' * 70}.org/", "https://[v1.x]x/",
+    ],
+)  # fmt: skip
+def test_an_address_that_nothing_can_be_sent_to_is_refused_when_it_is_read(file: Path, url: str) -> None:
+    file.write_text(f'notify_url = "{url}"\n')
+    assert "notify_url = " in refusal() and "must be an address, https://HOST/PATH, or env:NAME" in refusal()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "http://[::1]:8080/x", "https://h", "https://h:443/a?b=c#d", "http://127.0.0.1:9/", "env:HOOK", "${HOOK}",
+        "${HOOK}://x", "https://hooks.example.org/${A}/${B}", "https://${HOST}/x", "HTTP://b\u00fccher.example/",
+    ],
+)  # fmt: skip
+def test_an_address_that_can_be_called_is_taken(file: Path, url: str) -> None:
+    file.write_text(f'notify_url = "{url}"\n')
+    assert config.settings().text("notify_url") == url

@@ -12,7 +12,7 @@ from builders import holding, machine, pool, reading
 
 from scheduler.config import DEFAULTS, Settings
 from scheduler.errors import UsageError
-from scheduler.host.machine import cgroup, processes, snapshot
+from scheduler.host.machine import cgroup, disks, processes
 from scheduler.host.machine.facts import facts
 from scheduler.host.machine.snapshot import MachineIdentity, Snapshots, aged, unread, wanted
 from scheduler.model.machine import GIB, Charge, Reading
@@ -137,10 +137,10 @@ def test_the_disk_keeps_the_smaller_of_the_setting_and_two_percent(
 
 
 def test_a_disk_that_cannot_be_read_is_unknown(take: Callable[..., Snapshots], monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(home: str) -> tuple[float, float]:
+    def fail(path: str) -> disks.Room:
         raise OSError(5, "I/O error")
 
-    monkeypatch.setattr(snapshot, "_disk", fail)
+    monkeypatch.setattr(disks, "room_of", fail)
     found = take().take()
     assert found.disk_free_gib is None and found.disk_reserve_gib == 5.0 and any("I/O error" in n for n in found.notes)
 

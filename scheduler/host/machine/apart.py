@@ -15,7 +15,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
-from scheduler.clock import monotonic_s, now_s, stamp
+from scheduler.clock import local_stamp, monotonic_s, now_s
 
 FIRST_S = 30.0
 """What a child's first answer may take: a driver that was asleep wakes every device before it says anything."""
@@ -120,7 +120,7 @@ class Apart:
         self._failures += 1
         self._again_at_s = monotonic_s() + wait_s
         times = f" ({self._failures} failures by now)" if self._failures > 1 else ""
-        self._why = f"{why}{times}; it is asked again at {stamp(now_s() + wait_s)[11:19]} UTC"
+        self._why = f"{why}{times}; it is asked again at {local_stamp(now_s() + wait_s)[11:]}"
 
     def _part(self) -> None:
         if self._child:

@@ -31,6 +31,11 @@ def facts(
         "competing": machine.competing,
         "disk_free_gib": machine.disk_free_gib,
         "disk_reserve_gib": machine.disk_reserve_gib,
+        "disk_of": machine.disk_of,
+        "disks": [
+            {"path": path, "free_gib": disk.free_gib, "reserve_gib": disk.reserve_gib, "missing": disk.missing}
+            for path, disk in sorted((machine.destinations or {}).items())
+        ],
         "notes": [*machine.notes, *([machine.holdings_missing] if machine.holdings_missing else [])],
     }
 

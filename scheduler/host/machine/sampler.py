@@ -83,6 +83,11 @@ class Sampler:
             self._waiting.append(then)
             self._turn.notify_all()
 
+    def watch_disks(self, folders: list[str], then: Callable[[], None]) -> None:
+        """Look at the disks of these destinations; a new one at once, and `then` is called when it is known."""
+        if self._snapshots.disks.watch(folders):
+            self.refresh(then)
+
     def _run(self) -> None:
         while True:
             with self._turn:
@@ -131,5 +136,5 @@ def _stale(machine: Machine, age_s: float) -> Machine:
     )
     return replace(
         machine, pools=pools, accelerators=gone(machine.accelerators), competing=None, holdings_missing=why,
-        disk_free_gib=None, notes=(*machine.notes, why),
+        disk_free_gib=None, destinations={}, notes=(*machine.notes, why),
     )  # fmt: skip

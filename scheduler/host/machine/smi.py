@@ -15,7 +15,7 @@ import signal
 import subprocess
 from typing import Any
 
-from scheduler.clock import monotonic_s, now_s, stamp
+from scheduler.clock import local_stamp, monotonic_s, now_s
 from scheduler.host.machine.nvml import INTEGRATED, Figure, Row, short, slot, told, unread
 from scheduler.host.workers.lean import die_with
 
@@ -61,9 +61,9 @@ class Smi:
             self._late = late.args[1]
             self._wait_s = min(AGAIN_MOST_S, 2 * self._wait_s or AGAIN_S)
             self._again_s = monotonic_s() + self._wait_s
-            at = stamp(now_s() + self._wait_s)[11:19]
+            at = local_stamp(now_s() + self._wait_s)[11:]
             self._why = (
-                f"NVIDIA devices cannot be read: {absent}, and nvidia-smi {late.args[0]}; it is asked again at {at} UTC"
+                f"NVIDIA devices cannot be read: {absent}, and nvidia-smi {late.args[0]}; it is asked again at {at}"
             )
             return told("nvidia-smi", [], self._why)
         self._late, self._wait_s = None, 0.0

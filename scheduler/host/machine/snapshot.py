@@ -6,7 +6,6 @@ memory which moves from owed to used in between is never counted as neither.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
@@ -15,16 +14,13 @@ from scheduler.config import Paths, Settings
 from scheduler.host.machine import cgroup, processes
 from scheduler.host.machine.accelerators import Accelerators
 from scheduler.host.machine.attribution import competing, told_of_nobody
+from scheduler.host.machine.disks import Disks
 from scheduler.host.machine.holdings import BudgetOf, Holdings
 from scheduler.host.machine.meminfo import meminfo, pressure, stalled
 from scheduler.host.machine.probe import WITHIN_S, Probe
-from scheduler.model.machine import GIB, Holding, Machine, Pool, Reading
+from scheduler.model.machine import Holding, Machine, Pool, Reading
 from scheduler.rules.pools import Layout, Memory, Wanted, layout
 from scheduler.strangers import Strangers
-
-DISK_SHARE = 0.02
-LEAST_FILES = 256
-"""How many files a disk must take yet: a worker and its attempt need about twenty."""
 
 KINDS = ("host", "unified", "device")
 
@@ -66,7 +62,7 @@ class Snapshots:
         self._again: Probe[tuple[Holding, ...]] = Probe("what holders use", within_s)
         self._memory: Probe[tuple[dict[str, Reading], list[cgroup.Bound]]] = Probe("host memory", within_s)
         self._around: Probe[tuple[int, str, tuple[Reading, ...]]] = Probe("the control groups", within_s)
-        self._disk: Probe[tuple[float, float, int | None]] = Probe("the disk of the state folder", within_s)
+        self.disks = Disks(home, settings, within_s)
 
     def take(self) -> Machine:
         """Everything as it is now; blocks for a few deadlines at most, whatever hangs.
@@ -83,7 +79,7 @@ class Snapshots:
             sampled = held
             held = self._again.ask(lambda: self.holdings.again(sampled, monotonic_s())) or _unused(sampled)
         laid = layout(seen.devices, seen.count, memory, self.wanted)
-        free_gib, kept_gib, disk_note = self._disk_room()
+        disk, disk_note = self.disks.own()
         notes = [*laid.notes, *seen.notes, *told_of_nobody(held or (), laid.devices), _limited(memory)]
         count, hidden, waits = self._around.ask(self._look_around) or (1, self._around.missing, ())
         notes += [hidden, stalled(*waits) if waits else "", disk_note, self.strangers.trouble]
@@ -97,8 +93,10 @@ class Snapshots:
             holdings=held or (),
             competing=None if held is None or seen.count.failed else competing(held, laid.devices),
             holdings_missing=missing,
-            disk_free_gib=free_gib,
-            disk_reserve_gib=kept_gib,
+            disk_free_gib=disk.free_gib,
+            disk_reserve_gib=disk.reserve_gib,
+            disk_of=disk.what,
+            destinations=self.disks.destinations(),
             notes=tuple(note for note in notes if note),
             devices=laid.devices,
             pressure=waits,
@@ -132,18 +130,6 @@ class Snapshots:
             available=_tightest(info["MemAvailable"], left),
             installed=info["MemTotal"],
         )
-
-    def _disk_room(self) -> tuple[float | None, float, str]:
-        """(free GiB, GiB kept free, a note): the smaller of the setting and 2 % of the disk is kept."""
-        kept_gib = self.settings.number("disk_reserve_gib")
-        room = self._disk.ask(lambda: _disk(self.home))
-        if room is None:
-            return None, kept_gib, self._disk.missing
-        free_gib, whole_gib, files = room
-        kept_gib = min(kept_gib, whole_gib * DISK_SHARE)
-        if files is not None and files < LEAST_FILES:
-            return 0.0, kept_gib, f"the disk of the state folder has room for {files} more files: it counts as full"
-        return free_gib, kept_gib, ""
 
 
 def wanted(settings: Settings) -> Wanted:
@@ -204,13 +190,3 @@ def _unused(holdings: tuple[Holding, ...]) -> tuple[Holding, ...]:
         replace(h, charges=tuple(c if c.part == "device" else replace(c, used_gib=None) for c in h.charges))
         for h in holdings
     )
-
-
-def _disk(home: str) -> tuple[float, float, int | None]:
-    """GiB free, GiB in all, and how many more files it takes, None where nobody counts them."""
-    folder = home
-    while not os.path.isdir(folder) and os.path.dirname(folder) != folder:
-        folder = os.path.dirname(folder)
-    room = os.statvfs(folder)
-    files = room.f_favail if room.f_files else None
-    return room.f_bavail * room.f_frsize / GIB, room.f_blocks * room.f_frsize / GIB, files

@@ -86,11 +86,19 @@ def secrets_of(path: str, names: list[str]) -> dict[str, str]:
     """
     if not names:
         return {}
-    wanted = ", ".join(names)
+    values = all_secrets(path, f"the manifest passes {', '.join(names)}")
+    missing = [name for name in names if name not in values]
+    if missing:
+        raise SchedqError(f"the manifest passes {', '.join(missing)}; add a line {missing[0]}=... to {path}")
+    return {name: values[name] for name in names}
+
+
+def all_secrets(path: str, why: str) -> dict[str, str]:
+    """What `secrets.env` holds, by name. SchedqError, after `why` it is read, if it cannot be, or is not ours alone."""
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
     except OSError as error:
-        raise SchedqError(f"the manifest passes {wanted}, and {path} cannot be read: {error.strerror}") from None
+        raise SchedqError(f"{why}, and {path} cannot be read: {error.strerror}") from None
     with open(fd, encoding="utf-8") as file:
         found = os.fstat(fd)
         if found.st_uid != os.getuid() or stat.S_IMODE(found.st_mode) & 0o177:
@@ -98,11 +106,7 @@ def secrets_of(path: str, names: list[str]) -> dict[str, str]:
                 f"{path} holds secrets and has mode {stat.S_IMODE(found.st_mode):04o}, uid {found.st_uid}; "
                 f"it must be 0600 and of uid {os.getuid()}: chmod 600 {path}"
             )
-        values = _parsed(file.read())
-    missing = [name for name in names if name not in values]
-    if missing:
-        raise SchedqError(f"the manifest passes {', '.join(missing)}; add a line {missing[0]}=... to {path}")
-    return {name: values[name] for name in names}
+        return _parsed(file.read())
 
 
 def _parsed(text: str) -> dict[str, str]:

@@ -54,20 +54,16 @@ def sweep(paths: Paths, queue_id: str = "", older_than_s: float = FOLDERS_KEPT_S
 
     A socket is left alone while its worker's lock is held or somebody answers on it.
     """
-    removed = []
+    removed = dead_sockets(paths)
+    for path in removed:
+        os.unlink(path)
     living: tree.Living | None = None
-    for name in _listed(paths.run):
-        worker, dot, kind = name.partition(".")
-        path = os.path.join(paths.run, name)
-        dead = worker.isdigit() and dot and kind[:1] in "kw" and not tree.is_held(paths.worker(int(worker)))
-        if dead and not _answers(path):
-            os.unlink(path)
-            removed.append(path)
+    aged = set(old_folders(paths, older_than_s))
     for name in _listed(paths.workers):
         folder = os.path.join(paths.workers, name)
         if not name.isdigit() or tree.is_held(folder):
             continue
-        old = now_s() - os.stat(folder).st_mtime > older_than_s
+        old = folder in aged
         if old and queue_id:
             living = living or tree.Living(queue_id)
             old = not living.has(folder, int(name))
@@ -80,6 +76,28 @@ def sweep(paths: Paths, queue_id: str = "", older_than_s: float = FOLDERS_KEPT_S
                 os.unlink(os.path.join(folder, left))
                 removed.append(os.path.join(folder, left))
     return removed
+
+
+def dead_sockets(paths: Paths) -> list[str]:
+    """The sockets in the queue's own folder of them that nobody serves: their worker's lock is free, none answers."""
+    found = []
+    for name in _listed(paths.run):
+        worker, dot, kind = name.partition(".")
+        path = os.path.join(paths.run, name)
+        dead = worker.isdigit() and dot and kind[:1] in "kw" and not tree.is_held(paths.worker(int(worker)))
+        if dead and not _answers(path):
+            found.append(path)
+    return found
+
+
+def old_folders(paths: Paths, older_than_s: float) -> list[str]:
+    """The folders of workers, living or not, in which nothing was changed for so long and whose lock is free."""
+    found = []
+    for name in _listed(paths.workers):
+        folder = os.path.join(paths.workers, name)
+        if name.isdigit() and not tree.is_held(folder) and now_s() - os.stat(folder).st_mtime > older_than_s:
+            found.append(folder)
+    return found
 
 
 def _listed(folder: str) -> list[str]:
