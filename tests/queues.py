@@ -14,11 +14,16 @@ from typing import Any
 
 import pytest
 
+from scheduler.__main__ import answer
 from scheduler.clock import stamp
 from scheduler.config import Paths
 from scheduler.store import intake, peek
 from scheduler.store.connection import open_reader, open_writer
 from scheduler.store.turnstile import Turnstile
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from scheduler.loop import Loop
 
 ROOT = Path(__file__).resolve().parent.parent
 AT = stamp(1_700_000_000.0)
@@ -41,6 +46,27 @@ def asked(paths: Paths, question: str, *values: Any) -> list[tuple[Any, ...]]:
         return connection.execute(question, values).fetchall()
     finally:
         connection.close()
+
+
+def asking(capfd: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    """What makes a call in this process and answers (exit code, stdout, stderr): never a fault of schedq itself."""
+
+    def one(*argv: str) -> tuple[int, str, str]:
+        code, _fast = answer(list(argv))
+        out, err = capfd.readouterr()
+        assert "fault of schedq" not in err and "Traceback" not in err, err
+        return code, out, err
+
+    return one
+
+
+def ticked(loop: Loop, condition: Callable[[], bool], most: int, paths: Paths) -> None:
+    """Let a loop tick until that is so."""
+    for _ in range(most):
+        if condition():
+            return
+        loop.tick()
+    raise AssertionError(f"not after {most} ticks; {peek.status(paths)}")
 
 
 @contextmanager

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from queues import asked, submitted, writing
+from queues import asked, asking, submitted, writing
 
-from scheduler.__main__ import answer
 from scheduler.config import Paths
 from scheduler.store import peek, schema
 
@@ -24,13 +23,7 @@ def ask(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: py
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("SCHEDQ_MANIFESTS", raising=False)
 
-    def one(*argv: str) -> tuple[int, str, str]:
-        code, _fast = answer(list(argv))
-        out, err = capfd.readouterr()
-        assert "fault of schedq" not in err and "Traceback" not in err, err
-        return code, out, err
-
-    return one
+    return asking(capfd)
 
 
 def batch_of(paths: Paths, *states: str, batch: str = "b2") -> list[int]:

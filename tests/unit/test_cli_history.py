@@ -11,10 +11,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from queues import submitted, writing
+from queues import asking, submitted, writing
 from terminals import Terminal
 
-from scheduler.__main__ import answer
 from scheduler.cli import say, sheets
 from scheduler.config import Paths
 
@@ -29,13 +28,7 @@ def ask(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: py
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("COLUMNS", raising=False)
 
-    def one(*argv: str) -> tuple[int, str, str]:
-        code, _fast = answer(list(argv))
-        out, err = capfd.readouterr()
-        assert "fault of schedq" not in err and "Traceback" not in err, err
-        return code, out, err
-
-    return one
+    return asking(capfd)
 
 
 def night(paths: Paths) -> None:

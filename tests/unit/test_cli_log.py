@@ -7,9 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from queues import AT, scheduler, submitted
+from queues import AT, asking, scheduler, submitted
 
-from scheduler.__main__ import answer
 from scheduler.cli import following, reading
 from scheduler.config import Paths
 from scheduler.errors import SchedulerDown
@@ -32,13 +31,7 @@ def paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Paths:
 
 @pytest.fixture
 def ask(paths: Paths, capfd: pytest.CaptureFixture[str]) -> Ask:
-    def one(*argv: str) -> tuple[int, str, str]:
-        code, _fast = answer(list(argv))
-        out, err = capfd.readouterr()
-        assert "fault of schedq" not in err, err
-        return code, out, err
-
-    return one
+    return asking(capfd)
 
 
 def started(paths: Paths, log: str, *, warm: bool = False, comes_up: bool = False, job: int = 1) -> int:

@@ -10,9 +10,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from queues import submitted, writing
+from queues import asking, submitted, writing
 
-from scheduler.__main__ import answer
 from scheduler.cli import children, requests, sight
 from scheduler.config import Paths
 from scheduler.errors import Temporary
@@ -46,13 +45,7 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def ask(place: Path, capfd: pytest.CaptureFixture[str]) -> Iterator[Ask]:
     """A call: (exit code, stdout, stderr), never a fault of schedq itself."""
 
-    def one(*argv: str) -> tuple[int, str, str]:
-        code, _fast = answer(list(argv))
-        out, err = capfd.readouterr()
-        assert "fault of schedq" not in err and "Traceback" not in err, err
-        return code, out, err
-
-    yield one
+    yield asking(capfd)
 
 
 @pytest.fixture

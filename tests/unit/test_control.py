@@ -8,10 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from queues import AT, asked, row, scheduler, submitted, writing
+from queues import AT, asked, asking, row, scheduler, submitted, writing
 
 from scheduler import given
-from scheduler.__main__ import answer
 from scheduler.cli import control, pausing
 from scheduler.cli.options import RETRIED
 from scheduler.config import Paths
@@ -38,13 +37,7 @@ def ask(paths: Paths, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: py
     )
     (manifest.parent / "w.py").touch()
 
-    def one(*argv: str) -> tuple[int, str, str]:
-        code, _fast = answer(list(argv))
-        out, err = capfd.readouterr()
-        assert "fault of schedq" not in err and "Traceback" not in err, err
-        return code, out, err
-
-    return one
+    return asking(capfd)
 
 
 def in_state(paths: Paths, state: str, job_id: int = 1) -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from queues import asked, scheduler, writing
+from queues import asked, scheduler, ticked, writing
 
 from scheduler import dependents, pinning
 from scheduler.config import Paths
@@ -71,11 +71,7 @@ class Night:
 
     def until(self, condition: Callable[[], bool], most: int = 400) -> None:
         assert self.loop is not None
-        for _ in range(most):
-            if condition():
-                return
-            self.loop.tick()
-        raise AssertionError(f"not after {most} ticks; {peek.status(self.paths)}")
+        ticked(self.loop, condition, most, self.paths)
 
     def state(self, job_id: int) -> str:
         return peek.states(self.paths, [job_id])[job_id]

@@ -20,7 +20,7 @@ ROOT = Path(KEEPER).parents[3]
 def interpreters() -> list[str]:
     """Every Python that could run a keeper here, this one first."""
     found = {sys.executable: sys.version_info[:2]}
-    for path in glob.glob("/usr/bin/python3.1?") + glob.glob("/root/.pyenv/versions/3.1*/bin/python3"):
+    for path in glob.glob("/usr/bin/python3.1?") + glob.glob(os.path.expanduser("~/.pyenv/versions/3.1*/bin/python3")):
         done = subprocess.run([path, "-c", "import sys; print(*sys.version_info[:2])"], capture_output=True, text=True)
         version = tuple(int(word) for word in done.stdout.split())
         if version >= (3, 11) and version not in found.values():

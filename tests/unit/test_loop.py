@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from queues import asked
+from queues import asked, ticked
 
 from scheduler import loop as loop_module
 from scheduler.clock import seconds
@@ -98,11 +98,7 @@ class Night:
 
     def until(self, condition: Callable[[], bool], most: int = 400) -> None:
         assert self.loop is not None
-        for _ in range(most):
-            if condition():
-                return
-            self.loop.tick()
-        raise AssertionError(f"not after {most} ticks; {peek.status(self.paths)}")
+        ticked(self.loop, condition, most, self.paths)
 
     def state(self, job_id: int) -> str:
         return peek.states(self.paths, [job_id])[job_id]

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from driven import eventually
 
 from scheduler.config import Paths, Settings
 from scheduler.errors import UsageError
@@ -258,10 +259,11 @@ def test_who_took_it_is_not_told_again(server: Server, tmp_path: Path) -> None:
 
 def test_closing_waits_for_nobody(server: Server, tmp_path: Path) -> None:
     woken = threading.Event()
-    telling = Notices(Receivers((command(tmp_path, "sleep 1000"),), timeout_s=60.0, events=("batch_ended",)), woken.set)
+    script, begun_by = f"touch {tmp_path}/begun; exec sleep 1000", tmp_path / "begun"
+    telling = Notices(Receivers((command(tmp_path, script),), timeout_s=60.0, events=("batch_ended",)), woken.set)
     assert telling.wants("batch_ended") and not telling.wants("breaker_opened")
     telling.tell(NOTICE)
-    time.sleep(0.2)
+    eventually(begun_by.exists)
     begun = time.monotonic()
     telling.close()
     assert time.monotonic() - begun < 1.0

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from queues import asked, scheduler
+from queues import asked, scheduler, ticked
 
 from scheduler.config import Paths
 from scheduler.loop import Loop
@@ -95,11 +95,7 @@ class Night:
 
     def until(self, condition: Callable[[], bool], most: int = 600) -> None:
         assert self.loop is not None
-        for _ in range(most):
-            if condition():
-                return
-            self.loop.tick()
-        raise AssertionError(f"not after {most} ticks; {peek.status(self.paths)}")
+        ticked(self.loop, condition, most, self.paths)
 
     def ended(self, *jobs: int) -> bool:
         return set(peek.states(self.paths, jobs).values()) <= {"succeeded", "failed"}

@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pytest
 from driven import Queue
-from queues import asked, submitted, writing
+from queues import asked, asking, submitted, writing
 
-from scheduler.__main__ import answer
 from scheduler.cli import bar, foretelling, submitting
 from scheduler.cli.bar import Bar, line
 from scheduler.clock import stamp
@@ -40,13 +39,7 @@ def queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Queue:
 def ask(queue: Queue, capfd: pytest.CaptureFixture[str]) -> Iterator[Ask]:
     """A call: (exit code, stdout, stderr), never a fault of schedq itself."""
 
-    def one(*argv: str) -> tuple[int, str, str]:
-        code, _fast = answer(list(argv))
-        out, err = capfd.readouterr()
-        assert "fault of schedq" not in err and "Traceback" not in err, err
-        return code, out, err
-
-    yield one
+    yield asking(capfd)
 
 
 def rows(name: str, *made: object) -> str:
